@@ -161,9 +161,8 @@ impl Dialect for MySql {
     async fn open(&self, limits: Limits) -> sqlx::Result<(MySqlConnection, Option<ServerSession>)> {
         let opened = Instant::now();
         let mut connection = self.connect().await?;
-        // The server takes whole seconds. The limit `statement` is longer than the client's own,
-        // because the server's timeout error may follow a commit, so the client must time out
-        // first.
+        // The server takes whole seconds. The client times out before the limit `statement`,
+        // because the server's timeout error may follow a commit.
         let lock = limits.answer.as_secs().max(1);
         let statement = limits.slow.as_secs() + 1;
         let text = format!(

@@ -7,8 +7,8 @@
 //! | mode | a hold is | for |
 //! |---|---|---|
 //! | `lease`, the default | a row that expires by itself | everything; behind a proxy too |
-//! | `session` | a `GET_LOCK` | exclusion of `GET_LOCK` in other programs |
-//! | `row` | a locked row in an open transaction | exclusion of `SELECT … FOR UPDATE` in other programs |
+//! | `session` | a `GET_LOCK` | exclusion of programs with `GET_LOCK` |
+//! | `row` | a locked row in an open transaction | exclusion of programs with `SELECT … FOR UPDATE` |
 //!
 //! Holds of different modes don't exclude each other. `lease` and `row` support readers, but only
 //! `lease` supports permits.

@@ -160,7 +160,7 @@ impl InTransaction {
         }
     }
 
-    /// Returns an error if the transaction has ended, or if only an error can end a deadlock.
+    /// Returns an error if the transaction has ended, or if the wait may be an undetected deadlock.
     async fn passed(&self, tx: &mut MySqlConnection, limit: &Limit) -> Result<()> {
         run(tx, &self.restore, &[]).await.map_err(|cause| failed(&cause))?;
         let rows = run(tx, &self.passed, &[]).await.map_err(|cause| match number(&cause) {

@@ -34,8 +34,8 @@ const PAUSE: Duration = Duration::from_millis(500);
 
 pub(super) struct Listener {
     shared: Arc<Shared>,
-    /// The runtime of the connect call. The listening task runs on it until it ends, because a
-    /// waiter's runtime may end before the other waiters.
+    /// The runtime of the connect call. The listening task runs on it until the runtime ends,
+    /// because a waiter's runtime may end before the other waiters.
     runtime: Handle,
     task: Mutex<Option<JoinHandle<()>>>,
 }
@@ -122,7 +122,7 @@ impl ListenTask {
             let end = self.shared.listen_once().await;
             is_active.store(false, Ordering::SeqCst);
             match end {
-                // Checks again, because a new waiter may have registered.
+                // The loop continues if a new waiter has registered.
                 Ok(End::NobodyWaits) => {}
                 Ok(End::NotNotified) => {
                     tracing::warn!(

@@ -5,8 +5,8 @@
 //! | mode | a hold is | for |
 //! |---|---|---|
 //! | `lease`, the default | a row that expires by itself | everything; behind a transaction pooler too |
-//! | `session` | an advisory lock | exclusion of other programs' `pg_advisory_lock` |
-//! | `row` | a locked row in an open transaction | exclusion of other programs' `SELECT … FOR UPDATE` |
+//! | `session` | an advisory lock | exclusion of programs with `pg_advisory_lock` |
+//! | `row` | a locked row in an open transaction | exclusion of programs with `SELECT … FOR UPDATE` |
 //!
 //! Holds of different modes don't exclude each other. All modes support readers, but only `lease`
 //! supports permits.

@@ -18,7 +18,7 @@
 //! # The key of a name
 //!
 //! An advisory lock has a 64-bit key. Lockwright uses the first 64 bits of the name's SHA-256.
-//! Other programs can take the same lock:
+//! Programs without Lockwright can take the same lock:
 //!
 //! ```sql
 //! SELECT pg_advisory_xact_lock(

@@ -1,8 +1,8 @@
 //! A small connection pool with a time limit for each request.
 //!
-//! A connection is reused only after a complete answer. Otherwise the client ends its session on
-//! the server, so no late answer reaches the next request. sqlx's pool isn't used, because it pings
-//! the server after each request.
+//! A connection is reused only after a complete answer. Without one, the client ends the
+//! connection's session, so no late answer reaches the next request. sqlx's pool isn't used,
+//! because it pings the server after each request.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};

@@ -197,7 +197,7 @@ macro_rules! in_transaction {
             ///
             /// # Errors
             /// [`InvalidInput`](lockwright_core::ErrorKind::InvalidInput) in a transaction of MySQL, which this
-            /// would commit. Otherwise as [`check_fence`](check_fence()).
+            /// would commit. Also those of [`check_fence`](check_fence()).
             ///
             /// # Cancel safety
             /// May be dropped at any time; the rows are then deleted or not.
@@ -209,7 +209,6 @@ macro_rules! in_transaction {
 }
 pub(crate) use in_transaction;
 
-/// Returns the argument for a fence.
 pub(crate) fn fence_value(fence: Fence, backend: &'static str) -> Result<Value<'static>> {
     let fence = fence.checked().map_err(|error| error.with_backend(backend))?;
     Ok(Value::Int(fence.get() as i64)) // A checked fence is far below `i64::MAX`.

@@ -34,7 +34,7 @@ const BACKEND: &str = "sqlite-transaction";
 
 /// Rejects the transaction of a holder if a later holder has already written.
 ///
-/// Otherwise records the fence as part of the transaction. The name may differ from the lock's, but
+/// Records an accepted fence as part of the transaction. The name may differ from the lock's, but
 /// all writers of the same data must use the same name. [`make_fence_table`] creates the table.
 ///
 /// # Errors

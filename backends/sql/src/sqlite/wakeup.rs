@@ -147,7 +147,7 @@ async fn watch_for(waiters: Weak<Waiters>, jobs: WeakJobs, mut watch: Watch) {
     }
 }
 
-/// Wakes the waiters of free names. Returns whether there were any.
+/// Wakes the waiters of free names. Returns whether a name was free.
 async fn wake_the_free(waiters: &Waiters, jobs: &Jobs) -> bool {
     let mut names = waiters.names();
     if names.is_empty() {

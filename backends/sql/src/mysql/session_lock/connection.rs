@@ -138,12 +138,12 @@ impl MySqlSession {
             Some(_) if self.waits_for_readers => &common.wait_for_readers,
             Some(_) => &locking.wait,
         };
-        // The SQL of a wait for a row with readers sets the timeouts and begins the transaction
+        // SQL that waits as a reader, or for readers, sets the timeouts and begins the transaction
         // itself.
         let is_row_wait = slice.is_some() && common.kind == Kind::Row;
         let sets_itself = is_row_wait && (claim.mode == Mode::Shared || self.waits_for_readers);
-        // A reader may wait twice, at the barrier and for the row, so `KILL QUERY` ends this wait
-        // too.
+        // A reader may wait twice, at the barrier and for the row, so `KILL QUERY` ends its long
+        // waits too.
         let is_cut =
             |slice: &Duration| claim.mode == Mode::Shared || *slice < Duration::from_secs(1);
         let (ttl_s, limit_s) = self.timeouts_for(claim.ttl);

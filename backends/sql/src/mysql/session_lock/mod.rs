@@ -5,7 +5,7 @@
 //! # The lock of a name
 //!
 //! The mode `session` locks a name itself if it is ASCII, has no capitals, and has at most 64
-//! characters. Otherwise it locks the name's SHA-256, because MySQL limits the length of lock names
+//! characters. Of other names it locks the SHA-256, because MySQL limits the length of lock names
 //! and ignores their case:
 //!
 //! ```sql
@@ -18,7 +18,7 @@
 //!
 //! # The barrier of a name
 //!
-//! A writer that waits for readers has two more named locks: ` lockwright/waits/…`, which a new
+//! A writer that waits for readers has two named locks: ` lockwright/waits/…`, which a new
 //! reader must find free, and ` lockwright/barrier/…`, on which new readers wait.
 //!
 //! # The mark of a session

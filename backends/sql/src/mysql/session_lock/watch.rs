@@ -26,7 +26,7 @@ const INTERVAL: Duration = Duration::from_millis(200);
 /// report of the session's end.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The watching connection is closed after this number of intervals without a session.
+/// The watching connection is closed after this many [`INTERVAL`]s without a session.
 const KEPT: u32 = 25;
 
 const BATCH: usize = 200;
@@ -40,7 +40,7 @@ pub(super) struct Watch {
 struct Watched {
     next: u64,
     sessions: HashMap<u64, Session>,
-    /// Ends without sessions, or with its runtime.
+    /// Ends after the last session, or with its runtime.
     task: Option<JoinHandle<()>>,
 }
 
@@ -111,8 +111,8 @@ impl Watch {
         }
     }
 
-    /// Asks whether the sessions exist. Breaks if the server is gone: two attempts to connect
-    /// failed.
+    /// Asks whether the sessions exist. Returns `Break` if the server is gone: two attempts to
+    /// connect failed.
     async fn ask(&self, line: &mut Option<Line>, sessions: &[(u64, Arc<str>)]) -> ControlFlow<()> {
         let selects = sessions.iter().enumerate();
         let selects: Vec<_> = selects.map(|(at, (_, sql))| format!("SELECT {at}, {sql}")).collect();
@@ -142,7 +142,7 @@ impl Watch {
                     }
                     refused += u32::from(!was_open);
                 }
-                // The dropped line keeps its permit until its session has ended.
+                // The dropped connection keeps its permit until its session has ended.
                 Ok(Err(_)) | Err(_) => {
                     *line = None;
                     return ControlFlow::Continue(());

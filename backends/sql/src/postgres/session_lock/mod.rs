@@ -140,7 +140,8 @@ fn reads(kind: Kind, session: &str, token: &str) -> String {
 }
 
 /// Returns SQL for the text whose SHA-256 has the barrier's keys, and their position in its hex
-/// digits. In the mode `row`, each table has its own locks, but advisory locks are the database's.
+/// digits. In the mode `row`, the text names the table, because advisory locks are the
+/// database's.
 fn barrier_of(kind: Kind) -> (&'static str, usize) {
     match kind {
         Kind::Session => (":name", 17),

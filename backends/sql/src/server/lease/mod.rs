@@ -318,14 +318,14 @@ impl<D: Dialect> LeaseBackend<D> {
             return Ok(seen.unwrap_or(outcome));
         }
         if outcome.is_continue() {
-            // The next claim skips `acquire_free`, because `acquire` rejects without a row lock.
+            // The next claim skips `acquire_free`, because `acquire` can reject without a row lock.
             self.grants.forget(&claim.name);
         }
         Ok(outcome)
     }
 
-    /// Returns `None` if the name may be free, and no decision for a hold that needs `acquire`:
-    /// shared, of the same token, or without a recorded waiter.
+    /// Returns `None` if the name may be free, and `Continue` if `acquire` must decide: the hold is
+    /// shared, has the same token, or lacks a recorded waiter.
     async fn look_for_holder(
         &self,
         look: &Sql,
@@ -360,7 +360,7 @@ impl<D: Dialect> LeaseBackend<D> {
         let (rows, is_unsure) = match answer {
             Ok(answer) => answer,
             Err(error) if error.kind() == ErrorKind::Indeterminate => return Err(error),
-            // For example, the row is locked. `acquire` can reject the claim without a row lock.
+            // The row may be locked. `acquire` can reject the claim without a row lock.
             Err(_) => (Vec::new(), false),
         };
         let is_free = |row: &&Row| row.bool(0).unwrap_or(false);

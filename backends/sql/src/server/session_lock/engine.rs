@@ -47,7 +47,7 @@ impl<S: Server> Engine<S> {
         Err(Error::unsupported(what, self.profile()).with_name(&claim.name))
     }
 
-    /// Sends a command to the claim's task. Returns `None` if the claim has none.
+    /// Sends a command to the claim's task. Returns `None` if there is no task.
     async fn ask<T>(&self, claim: &Claim, command: fn(oneshot::Sender<T>) -> Command) -> Option<T> {
         while let Some(task) = self.state.task(claim) {
             let (answer, answered) = oneshot::channel();

@@ -153,7 +153,7 @@ impl<S: Server> EngineState<S> {
             }
             let pool = &self.server.pool;
             let sessions = pool.sessions();
-            // True if a joint session has a `Hold` permit, which its close frees for a wait.
+            // True if a joint session has a `Hold` permit, which its end frees for a wait.
             let has_others = self.joint_sessions.count() > sessions.open(Use::Joint);
             if sessions.open(Use::Hold) == sessions.share(Use::Hold)
                 && (of == Use::Joint || has_others)

@@ -1,5 +1,5 @@
 //! The records of holds that lasted for [`RECORD_AFTER`]. One task serves all holds of a client,
-//! because a timer for each hold would cost more than a lock statement's own work.
+//! because a timer for each hold would wake the runtime once more.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};

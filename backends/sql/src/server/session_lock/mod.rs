@@ -1,8 +1,8 @@
 //! The engine of the modes `session` and `row`, whose holds live in database sessions.
 //!
 //! A hold has a task, and its own connection outside of any pool. If a caller drops its future, the
-//! task undoes the request. In the mode `session`, a client's later exclusive holds share [joint
-//! sessions](joint_session), unless they waited.
+//! task undoes the request. In the mode `session`, a client's exclusive holds after the first few
+//! share [joint sessions](joint_session), unless their claims waited.
 //!
 //! # The rules
 //!
@@ -11,10 +11,10 @@
 //! - **The fence is issued once the lock is held.** Another connection records the hold, before the
 //!   grant or, if the fence doesn't depend on the record, after [`RECORD_AFTER`].
 //! - **After a wait for the lock, the TTL doesn't start with the answer**, which may be late. If
-//!   the server measured the wait, the TTL starts that long after the request. Otherwise, the TTL
-//!   starts at the request after a short wait, and at the first renewal after a longer one.
+//!   the server measured the wait, the TTL starts that long after the request. Otherwise, after a
+//!   short wait, the TTL starts at the request, and after a longer one, at the first renewal.
 //! - **A writer that waits for readers closes a barrier**, a lock that keeps new readers out.
-//!   Otherwise the server would grant their claims between two statements of the writer's wait.
+//!   Without it, the server would grant their claims between two statements of the writer's wait.
 //! - **Holds and requests have separate permits**, so a release never waits for a hold's permit.
 
 mod engine;

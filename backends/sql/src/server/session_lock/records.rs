@@ -1,4 +1,4 @@
-//! The records of the last holders. The server's locks show whether a recorded holder still holds.
+//! The records of the last holders. The server's locks show whether a recorded hold still exists.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,7 @@ const ASKED_FOR: Duration = Duration::from_secs(4);
 /// The longest run of `session_ask`.
 const LONGEST_ASK: Duration = Duration::from_millis(2_100);
 
-/// The shortest and longest pause between them.
+/// The shortest and longest pause between runs.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(320));
 
 /// SQL for the names recorded for the `:session`.
@@ -56,7 +56,7 @@ pub(crate) struct Records<S: Server> {
     /// the release. The mode `row` has no joint sessions.
     ask: Sql,
     others: Sql,
-    /// Ends the `:session` of another program if it still holds the name.
+    /// Ends a `:session` outside Lockwright if it still holds the name.
     kill_foreign: Option<Sql>,
     cancel: Sql,
     /// Deletes at most `:limit` rows that aren't held and didn't change for `:idle_us`, and returns
@@ -73,7 +73,7 @@ struct Written {
     /// Marks the hold's record as broken, and stores a tombstone. Returns a row if there is a
     /// record.
     mark_broken: Sql,
-    /// Sets a broken hold's TTL to the rest of it.
+    /// Sets a broken hold's TTL to its remaining time.
     mark_rest: Sql,
     /// Marks the hold's record as released. Returns a row if there is a record.
     mark_released: Sql,
@@ -213,7 +213,7 @@ impl<S: Server> Records<S> {
             if !self.sessions_of(name, token).await?.iter().any(|(session, _)| *session == id) {
                 return Ok(true);
             }
-            // A late record of the hold may have removed the mark.
+            // A late record of the hold may have cleared `released`.
             self.about(mark_released, name, token, Effect::Changes, &[]).await?;
         }
         let rows = self.pool.fetch(&self.others, &session, Effect::Reads).await?;
@@ -415,7 +415,7 @@ impl<S: Server> Records<S> {
         let mark_broken = &self.written(holder.mode).mark_broken;
         let note = [("note", Value::Text(note))];
         let marked = self.mark(mark_broken, name, token, &note, 10).await?;
-        // A marked hold can't be renewed, so the remaining time is read after the mark.
+        // A hold marked as broken can't be renewed, so the remaining time is read afterwards.
         let remaining = self.remaining(name, token).await?;
         if how == BreakMode::RunOut {
             let message =

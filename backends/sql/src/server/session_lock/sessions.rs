@@ -29,7 +29,7 @@ pub(crate) struct Sessions<S: Server> {
     pub(crate) pool: Arc<Pool<S>>,
     pub(crate) alone: Locking,
     shared: Locking,
-    /// Waits instead of [`Locking::wait`] if the name may have readers.
+    /// Replaces [`Locking::wait`] if the name may have readers.
     pub(crate) wait_for_readers: Sql,
     /// Releases one hold of a joint session.
     pub(crate) part: Sql,

@@ -1,5 +1,5 @@
 /* acquire */
--- Grants a name that is free or whose hold has expired. Otherwise returns no row.
+-- Grants a free or expired name. Otherwise returns no row.
 -- ?1 name, ?2 token, ?3 identity, ?4 fences, ?5 ttl, ?6 boot, ?7 now
 INSERT INTO lockwright_lease
     (name, token, identity, mode, fence, fences, ttl_ns, expires_ns, boot, updated, broken)
@@ -48,7 +48,7 @@ WHERE lease.boot = ?2 AND lease.expires_ns > ?3 AND CASE lease.mode
       ELSE true END
 
 /* shared_open */
--- Opens a free name for shared holders.
+-- Writes a free name's row for shared holders.
 -- ?1 name, ?2 the token column, ?3 mode, ?4 ttl, ?5 expires, ?6 boot
 INSERT INTO lockwright_lease
     (name, token, identity, mode, fence, fences, ttl_ns, expires_ns, boot, updated, broken)

@@ -41,7 +41,7 @@ DO GET_LOCK(CONCAT({joint}, :session, '/ask'), 1);
 DO RELEASE_LOCK(CONCAT({joint}, :session, '/ask'));
 
 /* session_kill_foreign */
--- Another program's session is never joint.
+-- A session outside Lockwright is never joint.
 KILL CONNECTION IF(IS_USED_LOCK({key}) <=> :session
                    AND IS_USED_LOCK(CONCAT({joint}, :session)) IS NULL, :session, 0);
 {wait_for_key};

@@ -17,7 +17,7 @@ SELECT fence FROM {hold}
 WHERE kind = '{kind}' AND name = :name AND token = :token AND session = :session;
 
 /* shared_note */
--- Records a reader. PostgreSQL's record.sql explains the readers' fence.
+-- PostgreSQL's record.sql explains the readers' fence.
 INSERT INTO {hold} (kind, name, token, identity, fence, ttl_ms, session, updated, broken, released)
 SELECT '{kind}', :name, '{readers}', '', IF(:fence > 0, :fence, GREATEST(meta.floor + 1, {now})),
        :ttl_ms, :session, {now}, NULL, 0

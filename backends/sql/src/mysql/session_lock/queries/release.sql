@@ -10,8 +10,8 @@ COMMIT;
 SELECT RELEASE_ALL_LOCKS();
 
 /* row_shared_unlock */
--- Deletes the record and unlocks the row in one commit. Otherwise, after another writer, a new
--- reader could get the fence of this record.
+-- Deletes the record and unlocks the row in one commit. If the record outlived the lock, a
+-- reader after the next writer could get its fence.
 DELETE FROM {reader} WHERE kind = 'row' AND name = :name AND token = :token;
 COMMIT;
 SELECT RELEASE_ALL_LOCKS();

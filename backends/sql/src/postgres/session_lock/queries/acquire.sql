@@ -125,8 +125,8 @@ SET idle_session_timeout = :ttl_ms;
 SET idle_in_transaction_session_timeout = :ttl_ms;
 
 /* row_shared_try */
--- Like session_shared_try, but returns no row without the lock. The session takes the claim's lock,
--- not the transaction, so that row_shared_unlock can release it first.
+-- Like session_shared_try, but returns no row without the lock. The claim's lock is the session's,
+-- not the transaction's, so that row_shared_unlock can release it before the commit.
 WITH locked AS MATERIALIZED (
     SELECT name FROM {row} WHERE name = :name
       AND (SELECT CASE WHEN pg_try_advisory_lock_shared({barrier})
@@ -156,8 +156,8 @@ WITH locked AS MATERIALIZED (SELECT name FROM {row} WHERE name = :name FOR SHARE
 SELECT nextval('{hold_fence}') FROM locked;
 
 /* row_missed session_shared_missed row_shared_missed */
--- Rolls back. Returns whether another session has the claim's lock, and, for the mode `row`,
--- whether the row exists.
+-- Returns whether another session has the claim's lock, and, for the mode `row`, whether the row
+-- exists.
 ROLLBACK;
 SELECT NOT pg_try_advisory_xact_lock(:claim), EXISTS (SELECT FROM {row} WHERE name = :name);
 

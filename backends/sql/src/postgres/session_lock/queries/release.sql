@@ -4,7 +4,6 @@ SELECT CASE WHEN pg_advisory_unlock(:key) THEN pg_advisory_unlock_all()::text = 
        CASE WHEN :is_reset THEN set_config('idle_session_timeout', '60s', false) END;
 
 /* session_part */
--- Releases one hold of a joint session.
 SELECT pg_advisory_unlock(:key), pg_advisory_unlock(:claim);
 
 /* session_shared_unlock */
@@ -18,8 +17,8 @@ FROM (SELECT pg_advisory_unlock_shared(:key) AS unlocked) AS done;
 ROLLBACK;
 
 /* row_shared_unlock */
--- Releases the claim's lock first. Otherwise the session would have that lock and the transaction
--- of `DELETE`, and count as a reader.
+-- Releases the claim's lock first, because a session with this lock and a transaction, that of
+-- `DELETE`, would count as a reader.
 SELECT pg_advisory_unlock_all()::text;
 COMMIT;
 SELECT set_config('idle_session_timeout', '60s', false),

@@ -28,8 +28,7 @@ pub struct Claim {
     /// The number of fences to reserve: one for the claim, the rest for later holders in the same
     /// client.
     pub fences: u32,
-    /// The renewal mode. If one lease renews several holds, a hold with [`RenewalMode::Off`] must
-    /// not use that lease.
+    /// The renewal mode. Renewals of other holds must not extend a hold with [`RenewalMode::Off`].
     pub renewal_mode: RenewalMode,
 }
 

@@ -16,7 +16,7 @@ pub enum Event {
     AtRisk(Token),
     /// The hold has ended on the server.
     Lost(Token, Reason),
-    /// Another client requests a lock that the receiver keeps without using it.
+    /// For clients that keep unused locks: another client requests the lock.
     /// [`Locks`](crate::Locks) ignores this event.
     Recall(Token),
 }

@@ -178,7 +178,7 @@ mod tests {
         let (renewed, forgotten) = (claim("a"), claim("b"));
         registry.enter(&renewed, 1, clock.now() + SECOND);
         registry.enter(&forgotten, 2, clock.now() + SECOND);
-        // The second extension doesn't move the end ahead.
+        // The second extension is shorter, and changes nothing.
         for end in [SECOND * 2, SECOND / 2] {
             assert!(registry.extend_if(&renewed, clock.now() + end, |_| true));
         }

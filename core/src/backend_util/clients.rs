@@ -26,7 +26,7 @@ impl Clients {
             attached.clients.len() > attached.sweep_at.max(FEW)
         };
         if must_sweep && let Ok(name) = LockName::new("lockwright") {
-            // A wake-up for a name without a waiter has no effect.
+            // `send` removes clients that no longer exist. This wake-up does nothing else.
             self.send(&Event::Wake(name));
             let mut attached = lock(&self.0);
             attached.sweep_at = 2 * attached.clients.len();

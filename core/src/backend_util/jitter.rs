@@ -30,7 +30,7 @@ impl Jitter {
     }
 }
 
-/// Returns the next number of the sequence: SplitMix64 (Steele, Lea and Flood, 2014).
+/// SplitMix64 (Steele, Lea and Flood, 2014).
 fn next_random(state: &AtomicU64) -> u64 {
     const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
     let mut bits = state.fetch_add(STEP, Ordering::Relaxed).wrapping_add(STEP);

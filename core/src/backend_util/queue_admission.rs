@@ -126,7 +126,7 @@ impl Reader {
 }
 
 /// Returns the index of the reader whose fence the reader at `own` takes, if any. `readers` are all
-/// readers ahead of the first claim of another kind.
+/// readers ahead of the first claim of another mode.
 pub fn fence_source(readers: &[Reader], own: usize) -> Option<usize> {
     let lowest = (0..readers.len()).min_by_key(|at| readers[*at].fence())?;
     (readers[lowest].fence() < readers[own].fence()).then_some(lowest)

@@ -34,7 +34,7 @@ pub(crate) async fn by_tries(
 ) -> Result<Arc<Hold>> {
     let (mut step, mut is_in_doubt) = (Step::Holder, false);
     for left in (0..tries).rev() {
-        // Without a pause, a try may never wait.
+        // Tries without a pause may never wait, so this call yields.
         tokio::task::consume_budget().await;
         let is_local = shared.table().turns.is_taken(&name);
         step = if is_local { Step::LocalTurn } else { Step::Holder };
@@ -149,7 +149,7 @@ fn begin(
 }
 
 /// Sends a new claim to a backend that answers without a future.
-// Otherwise, an uncontended acquire has 40 more instructions.
+// Without `inline`, an uncontended acquire has 40 more instructions.
 #[inline(always)]
 fn ask_at_once(turn: &mut Turn, options: &Options, now: BootInstant) -> Option<Answer> {
     let (shared, pending) = turn.claim(options, now);
@@ -182,7 +182,7 @@ async fn in_queue(
         let mut troubled = pin!(shared.trouble.notified());
         troubled.as_mut().enable();
         let trouble = shared.table().turns.trouble(name).cloned();
-        // Without trouble, a request without a limit needs no timer.
+        // Unless a request ahead fails, a request without a limit needs no timer.
         let look_at = match &trouble {
             Some(trouble) if limit == Limit::None => trouble.since.max(begun) + ttl,
             _ => limit.instant(),
@@ -285,7 +285,8 @@ async fn waiting(
                 Passed::Turn(mut turn) => {
                     (sent, was_queued) = (shared.clock.now(), true);
                     trouble = shared.table().turns.trouble(&name).cloned();
-                    // An inherited claim may be on the server, whose queue has its place.
+                    // An attempt with `Wait::No` may give up an inherited claim's place in the
+                    // server's queue.
                     let is_new = turn.pending.is_none();
                     let answer = is_new.then(|| ask_at_once(&mut turn, options, sent)).flatten();
                     (turn, answer)
@@ -332,8 +333,8 @@ enum Ended {
     Entered(Entered),
 }
 
-/// Returns the error of a request whose last attempt certainly had no effect, but an earlier one
-/// may have had one.
+/// Makes the error of an attempt without effect indeterminate, because an earlier attempt may have
+/// had an effect.
 pub(crate) fn doubted(error: Error) -> Error {
     if !matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Denied) {
         return error;
@@ -391,7 +392,7 @@ impl Attempts<'_> {
         }
     }
 
-    /// Shares the hold of a concurrent request.
+    /// Shares the hold of the owner's concurrent request.
     fn enter_again(&self, name: &LockName) -> Result<Option<Entered>> {
         if self.options.owner.is_none() {
             return Ok(None);
@@ -491,8 +492,8 @@ impl Attempts<'_> {
             return Err(turn.doubted(error));
         }
         let now = shared.clock.now();
-        // A server that blocks answers only after the grant or the limit. So its silence counts
-        // only from now.
+        // A server that blocks answers only after the grant or the limit. So its silence until now
+        // isn't trouble.
         let is_blocked = self.is_blocked();
         let unanswered_since = if is_blocked { now } else { self.sent };
         let since = *self.troubled_since.get_or_insert(unanswered_since);
@@ -529,7 +530,7 @@ impl Attempts<'_> {
     }
 
     /// Releases a grant that came too late, at most until the limit. The next attempt needs a new
-    /// token, because the release may be delayed, and ends any hold of the old token.
+    /// token, because a delayed release ends any hold of the old token.
     async fn too_late(&mut self, turn: &mut Turn) {
         self.shared.metrics.grants_too_late.add(1);
         self.shared.metrics.attempts.add(1);
@@ -557,7 +558,7 @@ impl Attempts<'_> {
         }
     }
 
-    /// Returns a still valid grant from an event. Otherwise, the next request repeats the claim.
+    /// Returns a still valid grant from an event. Without one, the next request repeats the claim.
     fn take_handed(&self, turn: &mut Turn) -> Option<Grant> {
         let granted = self.spot.as_ref()?.waiter.take_handed()?;
         let started = granted.start?;

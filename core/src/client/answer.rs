@@ -69,7 +69,7 @@ pub(crate) fn ignore_panic(call: impl FnOnce()) {
     let _ = catch_unwind(AssertUnwindSafe(call));
 }
 
-/// Sends a value to another request, whose waker may panic. The receiver has the value by then.
+/// Sends a value to another request, which has the value even if its waker panics.
 pub(crate) fn send<T>(sender: oneshot::Sender<T>, value: T) -> std::result::Result<(), T> {
     catch_unwind(AssertUnwindSafe(|| sender.send(value))).unwrap_or(Ok(()))
 }

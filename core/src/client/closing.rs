@@ -150,7 +150,7 @@ impl Shared {
         .await
     }
 
-    /// Sleeps until `instant`. Without a runtime, a thread does the sleeping.
+    /// Without a runtime, a thread sleeps instead.
     pub(crate) async fn sleep_until(&self, instant: BootInstant) {
         let sleep = async {
             self.clock.sleep_until(instant).await;

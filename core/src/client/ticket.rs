@@ -59,8 +59,7 @@ impl Ticket {
     }
 }
 
-/// Resumes a ticket. The attempts end after one TTL, because the ticket's hold isn't renewed and
-/// has expired by then.
+/// The attempts end after one TTL, because the ticket's hold isn't renewed and has expired by then.
 pub(super) async fn resume(shared: Arc<Shared>, ticket: &Ticket) -> Result<Arc<Hold>> {
     let mut options = Options::new(&shared, ticket.mode);
     options.ttl = ticket.ttl;

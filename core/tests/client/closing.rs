@@ -53,7 +53,7 @@ async fn close_turns_away_first_round_trips() {
 
 #[tokio::test(start_paused = true)]
 async fn close_turns_away_every_waiting_request() {
-    // It blocks in the backend, or waits for a wake-up.
+    // The request blocks in the backend, or waits for a wake-up.
     for blocks in [true, false] {
         let scene = troubled_with(|profile| profile.blocks = blocks);
         let held = scene.2.mutex("x").fixed().acquire().await.unwrap();
@@ -63,7 +63,7 @@ async fn close_turns_away_every_waiting_request() {
         expect_turned_away(scene, request).await;
         drop(held);
     }
-    // It pauses between two tries.
+    // The request pauses between two tries.
     for tries in [false, true] {
         let scene = troubled();
         scene.1.always(Op::Acquire, UNAVAILABLE);
@@ -71,7 +71,7 @@ async fn close_turns_away_every_waiting_request() {
         let request = if tries { request.retry(10, secs(5)) } else { request };
         expect_turned_away(scene, request.acquire()).await;
     }
-    // It is in the local queue.
+    // The request is in the local queue.
     let scene = troubled();
     scene.1.always(Op::Acquire, Fate::Hang);
     let first = tokio::spawn(scene.0.mutex("x").acquire());
@@ -79,7 +79,7 @@ async fn close_turns_away_every_waiting_request() {
     let request = scene.0.mutex("x").acquire();
     expect_turned_away(scene, request).await;
     assert_eq!(first.await.unwrap().unwrap_err().kind(), ErrorKind::Closed);
-    // It waits for its first or its second lock, or for another client's lock.
+    // The request waits for its first or second lock, or for another client's lock.
     for acts in [vec![Fate::Hang], vec![Fate::Pass, Fate::Hang]] {
         let scene = troubled();
         scene.1.next(Op::Acquire, acts);

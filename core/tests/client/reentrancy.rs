@@ -127,7 +127,7 @@ async fn re_entry_with_a_tighter_limit_is_a_conflict() {
     guard.release().await.unwrap();
 }
 
-/// Otherwise, the second request would wait for its own owner.
+/// Without sharing, the second request would wait for its own owner.
 #[tokio::test(start_paused = true)]
 async fn concurrent_requests_of_an_owner_share_a_permit() {
     let (locks, faulty, _, memory, _) = troubled();

@@ -56,7 +56,6 @@ async fn after_a_failed_renewal_there_is_a_pause_whatever_the_ttl() {
     }
 }
 
-/// Simulates a grant by an event, which starts with a short term.
 #[tokio::test(start_paused = true)]
 async fn after_a_renewal_that_extends_nothing_there_is_a_pause() {
     let (locks, faulty, _, _, clock) = troubled();
@@ -68,6 +67,7 @@ async fn after_a_renewal_that_extends_nothing_there_is_a_pause() {
     assert!((1..10).contains(&renewals), "{renewals}");
 }
 
+/// Simulates a grant by an event, which starts with a short term.
 #[tokio::test(start_paused = true)]
 async fn a_short_first_term_of_a_long_ttl_is_renewed_in_time() {
     let (locks, faulty, _, _, clock) = troubled();
@@ -203,7 +203,6 @@ fn broken_waker() -> Waker {
     Waker::from(Arc::<PanickingWaker>::default())
 }
 
-/// Polls the future once.
 fn polled_with<F: Future>(waker: &Waker, future: F) -> Pin<Box<F>> {
     let mut future = Box::pin(future);
     assert!(future.as_mut().poll(&mut Context::from_waker(waker)).is_pending());

@@ -50,7 +50,7 @@ impl Job {
         }
     }
 
-    /// Runs the job. If the future is dropped unfinished, the next local request gets the turn.
+    /// If this future is dropped unfinished, the next local request gets the turn.
     pub(crate) async fn run(mut self) {
         let (claim, shared) = (self.claim().clone(), Arc::clone(&self.shared));
         let begun = shared.clock.now();
@@ -98,8 +98,8 @@ impl Job {
             || (ended == ReleaseOutcome::NotHeld && long_ago())
     }
 
-    /// Returns whether the release is old enough to be given up: two TTLs. An unanswered claim's
-    /// release never is, because the server may still grant the claim.
+    /// Returns whether the release may be given up: after two TTLs, but never for an unanswered
+    /// claim, because the server may still grant the claim.
     fn may_give_up(&self, begun: BootInstant, now: BootInstant) -> bool {
         self.release_mode == ReleaseMode::Plain && now > begun + self.claim().ttl * 2
     }

@@ -125,8 +125,8 @@ impl Hold {
     /// Enables notifications of changes, and returns their `Notify`.
     pub(crate) fn changed(&self) -> &Notify {
         let changed = self.changed.get_or_init(Box::default);
-        // `SeqCst` orders this store with each change of `phase`: either the change sees `watched`
-        // and notifies, or the caller sees the change.
+        // `SeqCst` orders this store with each change of `phase`: either the changing thread
+        // notifies, or the caller reads the new phase.
         self.watched.store(true, Ordering::SeqCst);
         changed
     }
@@ -158,8 +158,8 @@ impl Hold {
         if state.is_live() { self.state_at(self.clock().now()) } else { state }
     }
 
-    /// Returns whether the hold is valid. Unlike [`state_at`](Self::state_at), this sends no event
-    /// about a loss, so the caller may have locked the table's mutex.
+    /// Returns whether the hold is valid. The caller may have locked the table, because this method
+    /// doesn't lock the table or notify of a loss, unlike [`state_at`](Self::state_at).
     pub(crate) fn looks_live(&self, now: BootInstant) -> bool {
         decode(self.phase.load(Ordering::SeqCst)).is_live() && now < self.lost_at()
     }
@@ -283,8 +283,8 @@ impl Hold {
     }
 
     /// Returns how early a renewal may start, so that it joins a batch. This slack must be shorter
-    /// than the pause after a failed renewal, and than the term of an offer. Otherwise, a renewal
-    /// would immediately follow.
+    /// than the pause after a failed renewal, and than the term of an offer, or the next renewal
+    /// would be immediate.
     pub(crate) fn renew_slack(&self) -> Duration {
         let renew_at = BootInstant::from_nanos(self.renew_at.load(Ordering::Acquire));
         let left = self.lost_at().saturating_since(renew_at);

@@ -64,7 +64,7 @@ pub(crate) struct Shared {
     pub(crate) waiting: AtomicU64,
     /// Notified when a closed client ends a release or a request, and when the renewal task ends.
     pub(crate) changed: Notify,
-    /// Notified of new trouble of a name with queued requests, and when the renewal task ends.
+    /// Notified of new [`Trouble`] of a name with queued requests, and when the renewal task ends.
     pub(crate) trouble: Notify,
     pub(crate) closing: Notify,
     pub(crate) closed: AtomicBool,
@@ -117,6 +117,7 @@ pub(crate) struct Turns {
     troubled: NameMap<Trouble>,
 }
 
+/// Failed requests for one name, until the server answers.
 #[derive(Debug, Clone)]
 pub(crate) struct Trouble {
     pub(crate) since: BootInstant,

@@ -14,7 +14,7 @@ use super::{DueEntry, Hold, Registry, Slot};
 const SWEEP_FROM: usize = 64;
 
 impl Registry {
-    /// Adds a hold. Returns true if the caller must wake the renewal task.
+    /// Returns true if the caller must wake the renewal task.
     pub(crate) fn insert(&mut self, hold: &Arc<Hold>, at: BootInstant, wait_nanos: u64) -> bool {
         self.totals.acquired += 1;
         self.totals.wait_nanos += wait_nanos;

@@ -55,7 +55,7 @@ impl Shared {
         if !shared.renewer_ended.load(Ordering::Acquire) {
             jobs.push_back(job);
         }
-        // Without the renewal task, the job is dropped below, when the mutex is unlocked.
+        // Without the renewal task, the return drops the job, whose drop may lock the mutex.
         drop(jobs);
         shared.renewer.notify_one();
     }

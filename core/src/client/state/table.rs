@@ -39,8 +39,8 @@ impl Table {
 }
 
 impl Shared {
-    /// Locks the table. While the table is locked, never drop a hold, notify or send: each may call
-    /// this client, and so deadlock.
+    /// While the table is locked, never drop a hold, notify or send: each may call this client, and
+    /// so deadlock.
     pub(crate) fn table(&self) -> MutexGuard<'_, Table> {
         lock(&self.table)
     }

@@ -21,7 +21,7 @@ pub(crate) struct Inner {
     pub(crate) profile: Profile,
     pub(crate) clock: Clock,
     store: Mutex<Store>,
-    /// A client may call the store, so no event is sent while the store is locked.
+    /// An event's receiver may call the store, so no event is sent while the store is locked.
     pub(crate) clients: Clients,
 }
 

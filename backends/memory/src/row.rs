@@ -103,8 +103,7 @@ impl Row {
         (!present.is_of_the_kind_of(mode)).then_some(present)
     }
 
-    /// Returns whether a claim can be granted. Only a reader may overtake waiters, and only
-    /// readers.
+    /// Returns whether a claim can be granted. Only readers may overtake, and only waiting readers.
     pub(crate) fn admits(&self, token: Token, mode: Mode) -> bool {
         let fits = match mode {
             Mode::Exclusive => self.first.is_none(),

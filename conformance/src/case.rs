@@ -10,7 +10,7 @@ use crate::context::Context;
 use crate::factory::{Factory, Harm, Runtime};
 use crate::failure::Verdict;
 
-/// The subject of a case.
+/// The topic of a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -139,7 +139,7 @@ pub struct Case {
     pub name: &'static str,
     /// The checked property.
     pub about: &'static str,
-    /// If one isn't met, the outcome is [`Outcome::NotPromised`].
+    /// An unmet need makes the outcome [`Outcome::NotPromised`].
     pub(crate) needs: &'static [Need],
     pub(crate) body: Body,
 }

@@ -190,7 +190,7 @@ impl Child {
         Ok(to.flush()?)
     }
 
-    /// Returns the entries until `count` of them have the event.
+    /// Returns the entries until `is` is true for `count` of them.
     pub(crate) async fn until(
         &mut self,
         count: usize,

@@ -135,7 +135,6 @@ impl Context {
         Ok(())
     }
 
-    /// Returns the factory's tested client.
     pub(crate) fn tested_client(
         &self,
         backend: Arc<dyn DistributedLock>,
@@ -170,7 +169,7 @@ impl Context {
         (0..count).map(|number| self.long_claim(&format!("x{number}"))).collect()
     }
 
-    /// Returns a claim with this TTL, or with the profile's longest.
+    /// Returns a claim with this TTL, at most the profile's longest.
     pub(crate) fn claim_for(&self, local: &str, ttl: Duration) -> Claim {
         Claim { ttl: ttl.min(*self.profile.ttl.end()), ..self.claim(local) }
     }
@@ -209,7 +208,7 @@ impl Context {
         }
     }
 
-    /// Acquires the lock of an abandoned hold.
+    /// Acquires an abandoned lock within [`patience`](Self::patience).
     pub(crate) async fn granted_in_the_end(&self, claim: &Claim) -> Verdict<Grant> {
         self.granted_within(claim, self.patience()).await
     }
@@ -247,7 +246,7 @@ impl Context {
         self.listed("").await
     }
 
-    /// Returns the held names that begin with `prefix`, of this case.
+    /// Returns the case's held names that begin with `prefix`.
     pub(crate) async fn listed(&self, prefix: &str) -> Result<Vec<LockName>> {
         let (prefix, mut names, mut from) = (format!("{}{prefix}", self.root), Vec::new(), None);
         loop {
@@ -379,7 +378,6 @@ impl Context {
         if outcome == expected { Ok(()) } else { Err(at) }
     }
 
-    /// Renews one hold.
     pub(crate) async fn renew(&self, claim: &Claim) -> Verdict<RenewalOutcome> {
         let mut answers = self.backend.renew(&[Renew::of(claim)]).await?;
         match (answers.pop(), answers.is_empty()) {
@@ -412,7 +410,6 @@ impl Context {
         }
     }
 
-    /// Breaks the claim's hold.
     pub(crate) async fn break_hold(&self, claim: &Claim, how: BreakMode) -> Result<Broken> {
         self.break_seen(&claim.name, BreakTarget::Token(claim.token), how).await
     }
@@ -437,7 +434,7 @@ impl Context {
         async move { Ok(timeout(poll / 2, waiting).await.map_err(|_| at)???) }
     }
 
-    /// Checks that all are woken, and releases them.
+    /// Checks that all waiters are woken, and releases their holds.
     pub(crate) async fn all_woken<H: Held>(
         &self,
         waiting: impl IntoIterator<Item = JoinHandle<Result<H>>>,
@@ -529,7 +526,7 @@ impl Waiters {
         }));
     }
 
-    /// Checks that the tasks without the aborted ones were served in this order.
+    /// Checks that all tasks except aborted ones were served in this order.
     pub(crate) async fn are_served(self, order: &[usize]) -> Verdict {
         for task in self.tasks {
             match task.await {

@@ -89,7 +89,7 @@ pub enum Runtime {
     Paused,
 }
 
-/// A harm to a server or to the connection.
+/// A harm to a server or a client's connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Harm {

@@ -1,4 +1,4 @@
-//! Tests with connections that silently lose all data.
+//! Tests in which a client's present connections silently lose all data.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ const BOUND: Duration = Duration::from_secs(2);
 /// TTLs in seconds. Each gives requests a different time limit.
 const TTLS: [u64; 5] = [1, 2, 3, 5, 30];
 
-/// Tests for several TTLs that a client acquires a free lock within 2 s of the silence.
+/// Tests for several TTLs that a client acquires a free lock within 2 s after `silence_present`.
 pub async fn free_locks_are_acquired(
     connect: impl AsyncFn() -> Locks,
     silence_present: impl Fn(),
@@ -31,8 +31,8 @@ pub async fn free_locks_are_acquired(
     }
 }
 
-/// Tests for several TTLs that a hold is renewed after the silence. `fails` is true if the silence
-/// must make renewals fail.
+/// Tests for several TTLs that a hold is renewed after `silence_present`. `fails` is true if the
+/// silence must make renewals fail.
 pub async fn holds_are_renewed(
     connect: impl AsyncFn() -> Locks,
     silence_present: impl Fn(),

@@ -110,7 +110,7 @@ pub fn renewed(backend: &dyn DistributedLock, claim: &Claim) -> impl Future<Outp
     }
 }
 
-/// Releases a claim, and panics if it wasn't held or queued.
+/// Releases a claim, and panics unless it was held or queued.
 #[track_caller]
 pub fn released<'a>(
     backend: &'a dyn DistributedLock,

@@ -82,7 +82,7 @@ async fn a_broken_hold_runs_out(context: Context) -> Verdict {
     let Broken::RunsOut(left) = broken else {
         return Err(Failure::new(format!("the break was answered {broken:?}")));
     };
-    // Servers round the TTL up to their time unit, at most the backend's shortest TTL. The extra
+    // Servers round the TTL up to their time unit, which is at most the shortest TTL. The extra
     // second is tolerance.
     let spare = *context.profile.ttl.start() + Duration::from_secs(1);
     ensure!(left <= context.ttl + spare, "the break reports {left:?} as the remaining time");
@@ -131,7 +131,7 @@ async fn has_no_note(context: &Context) -> Verdict {
     Ok(())
 }
 
-/// The holder isn't notified, so it may use its hold until the deadline.
+/// Checks that `overlap` reaches the deadline, because the holder may miss the break.
 fn admits(overlap: Duration, context: &Context, entry: &Grant, ttl: Duration) -> Verdict {
     let passed = context.clock.now().saturating_since(entry.sent);
     // The client deducts an allowance for clock drift from the TTL.

@@ -28,13 +28,13 @@ fn value(leader: Option<&Leader>) -> Option<&str> {
     leader?.value.as_deref()
 }
 
-/// A leader without an identity has no value, and passes.
+/// Accepts a leader without an identity, which has no value.
 fn says(leader: Option<&Leader>, wanted: &str) -> bool {
     leader
         .is_some_and(|leader| leader.identity.is_none() || leader.value.as_deref() == Some(wanted))
 }
 
-/// Checks that the leader's value is seen, and returns the leader.
+/// Checks that `election` shows the value `wanted`, and returns the leader.
 async fn sees(election: &Election, wanted: &str) -> Verdict<Option<Leader>> {
     let leader = election.leader().await?;
     let shown = value(leader.as_ref());

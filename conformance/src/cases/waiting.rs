@@ -133,7 +133,7 @@ async fn tries_are_counted(context: Context) -> Verdict {
     Ok(two.mutex("x").retry(1, context.ttl).acquire().await?.release().await?)
 }
 
-/// Ends the hold of a claim.
+/// How a claim's hold ends.
 #[derive(Clone, Copy)]
 enum Going {
     Released,
@@ -143,7 +143,8 @@ enum Going {
 async fn woken(context: &Context, going: Going) -> Verdict {
     let slow = context.profile.slow_poll;
     let (locks, faulty) = context.faulty_client().await?;
-    // A wake-up must reach each client of a backend, so two clients share it and wait in turns.
+    // A wake-up must reach each client of a backend, so two clients share the backend and wait in
+    // turns.
     let clients = [locks, context.client_on(faulty.clone())?];
     // Without a wake-up, the next poll is at least three quarters of `slow` later.
     let soon = slow * 6 / 10;

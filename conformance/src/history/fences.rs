@@ -19,7 +19,7 @@ pub(crate) fn check_unique(holds: &[Hold], violations: &mut Vec<Violation>) {
 }
 
 /// Returns the items with a smaller fence than an earlier one, each with the largest earlier fence.
-/// `earlier` is sorted by the time that `is_before` compares, and `items` by their own.
+/// Both are sorted by the times that `is_before` compares.
 fn falls<T: Copy>(
     items: Vec<T>,
     earlier: impl IntoIterator<Item = T>,
@@ -53,7 +53,7 @@ pub(crate) fn check_order(holds: &[Hold], violations: &mut Vec<Violation>) {
 
 /// Checks that each exclusive grant has no smaller fence than a hold that ended before the grant.
 ///
-/// Skips a grant that returned at or after its own deadline: the server may have ended that hold
+/// Skips a grant that returned at or after its own deadline: the server may have ended its hold
 /// before it granted the larger fence. All holds have one name. A broken hold ends at its break.
 pub(crate) fn check_order_of_grants(holds: &[Hold], violations: &mut Vec<Violation>) {
     let mut exclusive: Vec<&Hold> =

@@ -24,7 +24,7 @@ pub struct Rules {
     pub loss_allowance: Option<Duration>,
     /// True if a run must show contention, a hand-over, and each fault's effect. With
     /// `strict_order_of_fences`, it must also show a refused late write of each process paused
-    /// beyond its deadline.
+    /// beyond its hold's deadline.
     pub must_show: bool,
 }
 

@@ -136,7 +136,7 @@ impl Process {
         Ok(holdings.and_then(|holdings| holdings.into_iter().next()))
     }
 
-    /// Records each request of `asked`, and awaits the holds in that order.
+    /// Records each request of `asked`, whose holds `request` returns in that order.
     pub(super) async fn request_all(
         &self,
         client: &Client,

@@ -151,8 +151,8 @@ impl Process {
         }
     }
 
-    /// Until both are granted, the journal shows no holder of the first name. The checker limits
-    /// such times, so the wait is short.
+    /// Until both names are granted, the journal shows no holder of the first name. The checker
+    /// limits such times, so the wait is short.
     async fn several(
         &self,
         client: &Client,

@@ -92,7 +92,7 @@ fn fill(tracked: &Tracked, item: &mut Item) {
 
 #[derive(Debug, Default)]
 pub(super) struct Place {
-    /// Empty means all.
+    /// Empty for all processes.
     pub(super) who: Vec<String>,
     pub(super) from: Option<BootInstant>,
     pub(super) to: Option<BootInstant>,

@@ -1,5 +1,5 @@
-//! Tests of the conformance suite. Each flaw of a backend or client makes one case fail. Without
-//! the flaw, that case passes.
+//! Tests of the conformance suite. A case fails with a flaw of a backend, store or client, and
+//! passes without it.
 #![forbid(unsafe_code)]
 
 mod client;

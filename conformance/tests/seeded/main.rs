@@ -1,5 +1,5 @@
-//! Tests of the history checker. A backend or client has a known bug of lock services, and the
-//! checker finds the bug within 20 seeds. Without the bug, these seeds pass.
+//! Tests of the history checker. In each, a backend or client has a known bug of lock services,
+//! which the checker finds within 20 seeds. Without the bug, these seeds pass.
 //!
 //! Each test compares its result with the table in `docs/src/seeded-bugs.md`.
 #![forbid(unsafe_code)]

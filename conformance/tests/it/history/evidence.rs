@@ -69,7 +69,7 @@ fn pause_without_a_refused_late_write_shows_nothing() {
     assert_eq!(missing(&sent(49)), [late("a")]);
     assert_eq!(missing(&sent(50)), []);
     assert_eq!(missing(&paused(Mode::Shared, 50)), []);
-    // Exempt: the holder continued before its deadline, or was killed before it continued.
+    // A holder that continued before its deadline, or died suspended, needs no late write.
     assert_eq!(missing(&paused(EXCLUSIVE, 39).loses(41, "a", 1)), []);
     assert_eq!(missing(&paused(EXCLUSIVE, 50).signal(48, "a", Signal::Killed)), []);
     let rules = Rules { strict_order_of_fences: false, ..Rules::default() };

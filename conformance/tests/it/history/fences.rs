@@ -49,7 +49,7 @@ fn grant_after_the_end_of_a_hold_has_a_larger_fence() {
     // The grant of `b` returned at its deadline, so the server may have ended that hold before the
     // grant to `a`.
     pair(20, 6, 20).is_clean();
-    // The hold of `a` hadn't ended, so the holds overlap, with any fences.
+    // The hold of `a` hadn't ended, so the holds overlap, whatever their fences.
     pair(19, 6, 30).breaks_once("two holds were valid at once");
     pair(19, 8, 30).breaks_once("two holds were valid at once");
     // Readers and permits may be held concurrently, so their fences have no order.

@@ -4,7 +4,7 @@
 
 `src/peer.rs` describes the commands, of which `try` is missing. A name is the prefix of the lock's
 keys, without the final slash. Each lock has its own `etcdctl` process, with a lease of TTL seconds.
-When the input ends, the program kills its process group, so it must have its own.
+When the input ends, the program kills its process group, so it needs its own group.
 """
 
 import os

@@ -13,8 +13,7 @@ import commands
 from kazoo.client import KazooClient, KazooState
 from kazoo.recipe.lock import Lock
 
-# kazoo finds other clients' nodes by these parts of their names. Lockwright and Curator use this
-# one.
+# kazoo finds other clients' nodes by these parts of their names, here Lockwright's and Curator's.
 OTHERS = ["-lock-"]
 
 

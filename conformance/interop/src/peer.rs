@@ -16,7 +16,7 @@ use crate::LIMIT;
 /// release NAME      "released", or "not ours" when the hold was lost before
 /// ```
 ///
-/// With a library for Redis, a TTL in seconds follows the name, and a limit follows that of `wait`.
+/// With a library for Redis, a TTL in seconds follows the name. In `wait`, a limit follows the TTL.
 /// `extend NAME SECONDS` is answered "extended" or "not ours". The answer to any other failure is
 /// "failed: " and the reason.
 #[derive(Debug)]

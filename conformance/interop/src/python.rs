@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Returns a command that runs `script` with a library. Installs it in `folder` if missing.
+/// Returns a command that runs `script` with a library. Installs the library in `folder` if
+/// missing.
 pub fn program(script: &str, (name, version): (&str, &str), folder: &Path) -> Command {
     let mut command = Command::new("python3");
     // Python mustn't write bytecode into the source folder.

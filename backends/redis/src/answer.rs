@@ -104,7 +104,7 @@ fn holder(left: Option<&str>, token: Option<&str>) -> Holder {
 }
 
 /// Parses an exclusive holder from the ms left, the lock's value (`value.lua`) and the fence
-/// counter's value. Another program's holder has no token.
+/// counter's value. Another library's holder has no token.
 pub(crate) fn exclusive_holder(
     left: Option<&str>,
     value: Option<&str>,

@@ -39,7 +39,7 @@ impl DistributedLock for Redis {
 
     async fn swap(&self, from: Token, to: &Claim) -> Result<AcquireOutcome> {
         let attempt = self.take_over(from, to).await;
-        // The hold of `from` has ended too.
+        // A released grant is a loss: the hold of `from` has ended.
         self.counted(to, attempt, ErrorKind::Lost(Reason::Gone)).await
     }
 
@@ -322,7 +322,7 @@ impl Redis {
     ) -> Result<Broken> {
         let keys = self.keys(name)?;
         for _ in 0..BREAK_TRIES {
-            // The tombstone's key contains the holder's token.
+            // Find the token first, because the tombstone's key contains it.
             let token = match seen {
                 BreakTarget::Token(token) => Some(token),
                 BreakTarget::Any => match self.inspect(name).await?.holders.first() {

@@ -92,7 +92,7 @@ impl Config {
     /// hold of a resumed ticket is then lost. A renewal with too few acknowledgements is
     /// indeterminate. Even so, a failover isn't safe, because a replica without the grant may take
     /// over. Grants and renewals run one after the other. Each takes a round trip to the replicas,
-    /// or the whole `limit` while one is missing.
+    /// or the whole `limit` if too few acknowledge.
     #[must_use]
     pub fn replicas(mut self, count: u32, limit: Duration) -> Self {
         self.replicas = Some(Replicas { count, limit });

@@ -53,8 +53,8 @@ pub(crate) fn odd_answer(effect: Effect, what: impl std::fmt::Debug) -> Error {
     effect.unanswered(&format!("the server sent an unexpected reply: {what:?}"))
 }
 
-/// Codes of errors after which a request had no effect. After the write that decides its outcome, a
-/// script reports no error of its commands.
+/// Codes of errors after which a request had no effect. Scripts report no errors of commands after
+/// the write that decides the outcome.
 const REFUSALS: [(&str, ErrorKind, &str); 15] = [
     ("NOAUTH", ErrorKind::Denied, "the server requires a password; add it to the URL"),
     ("WRONGPASS", ErrorKind::Denied, "the server refuses the user name or password"),
@@ -98,7 +98,7 @@ const IN_A_CLUSTER: &str =
 
 pub(crate) fn translate(cause: RedisError, effect: Effect) -> Error {
     if let Some((kind, message)) = refusal(&cause) {
-        // Adds the server's message if this quotes the missing permission.
+        // Add the server's message if it quotes the missing permission.
         let names_it = kind == ErrorKind::Denied && cause.to_string().contains('\'');
         let words = if names_it { own_words(&cause) } else { String::new() };
         return error(kind, format!("{message}{words}")).with_source(cause.to_string());
@@ -175,7 +175,7 @@ pub(crate) fn lacks_script(cause: &RedisError) -> bool {
     cause.kind() == redis::ErrorKind::Server(ServerErrorKind::NoScript)
 }
 
-/// Returns whether the server is a replica.
+/// Returns whether the error shows that the server is a replica.
 pub(crate) fn needs_reconnect(cause: &RedisError) -> bool {
     let says_so = |word: &str| matches!(word, "READONLY" | "MASTERDOWN");
     match cause.code() {

@@ -21,8 +21,8 @@ use lockwright_core::{BootInstant, Claim, Clock, Identity, LockName, Mode};
 
 use crate::answer;
 
-/// How long the client sends full requests for a name after a fast script was refused, or after a
-/// claim was queued.
+/// How long the client uses the full scripts for a name after a failed fast script, a queued claim
+/// or an offer.
 const CONTENTION_PERIOD: Duration = Duration::from_secs(10);
 
 /// If a counter is behind the server's clock by more than this, the script sets it to the server's
@@ -54,7 +54,7 @@ impl CounterBound {
 
     /// Returns the bound, in ms since 1970.
     pub(crate) fn millis(&self) -> u64 {
-        // Above all counters, so that the script sets them to the server's time.
+        // A bound above all counters, so that the script sets them to the server's time.
         const EACH: u64 = 9_999_999_999_999;
 
         self.opened.map_or(EACH, |(time, opened)| {

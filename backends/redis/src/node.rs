@@ -437,7 +437,7 @@ fn is_other_incarnation(answer: &Value) -> bool {
     matches!(&words[..], [Value::BulkString(word)] if word == b"other-incarnation")
 }
 
-/// Returns only host and port, because a server has one vote.
+/// Returns only host and port: a server's databases share one vote.
 fn short(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
     if scheme.contains("unix") {

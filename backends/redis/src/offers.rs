@@ -2,7 +2,7 @@
 //!
 //! The script that frees a lock makes the first waiter its holder for two seconds at most, and
 //! publishes this offer on the waiter's channel. The waiter's client confirms the offer by a
-//! renewal. Otherwise the offer lapses. Offers are short, because a suspended client can't confirm
+//! renewal. An unconfirmed offer lapses. Offers are short, because a suspended client can't confirm
 //! them, but counts as a receiver of the message.
 //!
 //! # Start of the hold
@@ -144,8 +144,8 @@ impl Offers {
         known.asks_at.replace(at).is_none().then_some((token, at))
     }
 
-    /// Returns the lock to request now. If a further offer delays the request, returns its time in
-    /// `Err`.
+    /// Returns the lock to request now. If a further offer delays the request, `Err` has its new
+    /// time.
     pub(crate) fn asks_now(&self, token: Token) -> Option<Result<LockName, Instant>> {
         let mut waiting = lock(&self.waiting);
         let known = waiting.get_mut(&token)?;

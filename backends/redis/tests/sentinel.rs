@@ -61,7 +61,7 @@ fn main() -> ExitCode {
     harness::serve(connect, || {
         let set = start()?;
         let server = LiveServer::at(set.url(), connect)
-            // The TTL is long, because each connection begins with three queries.
+            // The TTL is long, because connecting needs queries to three Sentinels.
             .ttl(Duration::from_secs(2))
             .protected(fenced_value::fenced_value(vec![set.servers[0].url()]))
             .fragile(&[Harm::Freeze, Harm::Forget, Harm::Cut], fragile);

@@ -50,7 +50,7 @@ impl Cluster {
             let cluster = Arc::clone(self);
             async move { cluster.ask_one(&at).await }
         };
-        // Enough for a second query if the first nodes are silent.
+        // Time for a second query if the first nodes are silent.
         let limit = self.shared.config.connect_timeout.saturating_mul(2);
         ask_several(nodes.collect(), &self.shared.runtime, limit, ask).await
     }
@@ -85,8 +85,8 @@ impl Cluster {
     }
 }
 
-/// Asks several nodes at once. Until a node answers, each failure lets it ask the next node, within
-/// the limit.
+/// Asks several nodes at once. Until one answers, each failure starts the query of a further node,
+/// within the limit.
 async fn ask_several<F: Future<Output = Result<SlotMap, Failure>> + Send + 'static>(
     nodes: Vec<Address>,
     runtime: &Handle,

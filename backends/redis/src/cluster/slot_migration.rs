@@ -1,12 +1,12 @@
 //! Operations on holds while their slot moves to another node.
 //!
 //! The slot's keys leave one by one, and a script runs only if all its keys exist on one node.
-//! Otherwise Redis 7.0 replies `TRYAGAIN`, and up to 6.2 the old node redirects. Renewals and fast
-//! releases use only existing keys, so they work until the first of these keys leaves. During the
-//! whole move, no lock is granted, transferred or broken. The client renews, releases and inspects
-//! holds key by key: each key is on exactly one node, and the old node redirects requests for a key
-//! that has left. The lock's key alone decides an exclusive hold, so such a hold changes
-//! atomically.
+//! If one is missing, Redis 7.0 replies `TRYAGAIN`, and up to 6.2 the old node redirects. Renewals
+//! and fast releases use only existing keys, so they work until the first of these keys leaves.
+//! During the whole move, no lock is granted, transferred or broken. The client renews, releases
+//! and inspects holds key by key: each key is on exactly one node, and the old node redirects
+//! requests for a key that has left. The lock's key alone decides an exclusive hold, so such a hold
+//! changes atomically.
 
 use std::sync::Arc;
 

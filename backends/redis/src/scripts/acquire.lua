@@ -12,7 +12,7 @@
 --   'granted', first fence, fences           held for the full TTL
 --   'again', first fence, fences             held before, or offered; extended to the full TTL
 --   'again', first fence, fences, ms left    a broken hold: not extended
---   'busy', ms left or -1, value, counter    held exclusively. Without a value: by another program,
+--   'busy', ms left or -1, value, counter    held exclusively. Without a value: by another library,
 --                                            or free while others wait
 --   'shared', ms left, token, identity, fence, broken, mode     held by readers or permits
 --   …, waiters before it, TIME in µs         'busy' or 'shared', and the token is queued
@@ -28,7 +28,7 @@
 local time = redis.call('TIME')
 local micros, patience = time[1] * 1000000 + time[2], tonumber(ARGV[4])
 local token = ARGV[1]:sub(5, 36)
--- MGET returns nil for a key that isn't a string. its.look() or grant() detects it.
+-- MGET returns nil for a key that isn't a string. its.look() or grant() detects such keys.
 local found = redis.call('MGET', KEYS[1], KEYS[2], KEYS[3])
 local value, counter = found[1], found[2]
 if found[3] then
@@ -59,8 +59,8 @@ local function queue_claim(left, is_shared)
   -- LPOS doesn't find the token if the record was obsolete.
   local before = not is_new and redis.call('LPOS', KEYS[4], token) or redis.call('RPUSH', KEYS[4], token) - 1
   if is_new and before > 0 and time[2] % 4 == 0 then
-    -- A quarter of the new claims remove expired waiters from a random part of the queue. Otherwise
-    -- clients that died would fill the queue of a lock that is held for long.
+    -- A quarter of the new claims remove expired waiters from a random part of the queue.
+    -- Without this, dead clients' waiters would fill the queue of a lock held for long.
     local from, removed, removed_before = time[2] % before, 0, nil
     -- The claim is queued even if this fails.
     pcall(function()

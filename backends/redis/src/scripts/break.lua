@@ -10,7 +10,7 @@
 --   'freed', ms        deleted; the time that the hold had left (-1: no end)
 --   'runs-out', ms     can't be renewed; the time left
 --   'retry'            the holder has changed
---   'unbreakable'      can't run out: another program can renew it, or it has no expiry
+--   'unbreakable'      can't run out: another library can renew it, or it has no expiry
 --   'foreign'          the lock's key isn't a string
 
 local time = redis.call('TIME')
@@ -22,7 +22,7 @@ local its = queue_of(KEYS[1], KEYS[2], KEYS[4], KEYS[5], KEYS[6], micros, ARGV[9
 -- Offers the lock. The hold is broken even if this fails.
 local function offer()
   pcall(function()
-    -- Readers whose marker was deleted before the exclusive hold must not get a new marker.
+    -- its.look() removes readers without a marker, whom an offer's new marker would revive.
     if its.value or its.look(false) then
       its.grant_next()
     end
@@ -71,7 +71,7 @@ end
 
 local left = redis.call('PTTL', KEYS[1])
 if not held_token then
-  -- Another program's hold has no fences, and can be renewed despite a break.
+  -- Another library's hold has no fences, and can be renewed despite a break.
   if how == 'run-out' then
     return { 'unbreakable' }
   end

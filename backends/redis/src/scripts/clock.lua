@@ -15,7 +15,7 @@ local function time_of(holders, now)
   return time > now and time <= now + 1000 and now or time
 end
 
--- Sets the TTL of `holders`. Returns the longest hold's, or nil without holders.
+-- Sets the TTL of `holders`. Returns the longest hold's time left, or nil without holders.
 local function live_as_long(holders, at)
   local longest = redis.call('ZRANGE', holders, -1, -1, 'WITHSCORES')[2]
   if longest then
@@ -25,8 +25,8 @@ local function live_as_long(holders, at)
   end
 end
 
--- Sets a hold's expiry. Extends the TTL of `holders` first: if this key expired before a hold,
--- time_of() would be ahead of the clock.
+-- Sets a hold's expiry. Extends the TTL of `holders` first: if that were too short, time_of()
+-- would be ahead of the clock.
 local function expire_in(holders, token, life, at)
   local expires = at + 1 + life
   local longest, score = unpack(redis.call('ZRANGE', holders, -1, -1, 'WITHSCORES'))

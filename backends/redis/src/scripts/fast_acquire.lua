@@ -17,7 +17,7 @@ elseif taken then
   if is_number and counted >= bound and counted < bound + 86400000000 then
     return counted
   end
-  -- Set a counter below the bound to the server's time. Other counters are far ahead of the clock.
+  -- Set a counter below the bound to the server's time. The others here are far ahead of the clock.
   -- With an unusable counter, the acquire is undone below.
   if is_number and counted > 0 and counted < 9007199254740992 then
     local last, life, done = counted, nil, nil
@@ -48,7 +48,7 @@ elseif taken then
   end
   local deleted = redis.pcall('DEL', KEYS[1])
   if type(deleted) ~= 'number' then
-    -- The user may not run DEL, so the key expires instead. The reply is the error.
+    -- The user may not run DEL, so the key expires instead. The reply is DEL's error.
     redis.call('SET', KEYS[1], 'refused', 'PX', 1)
     return deleted
   end

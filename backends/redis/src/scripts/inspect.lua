@@ -1,11 +1,11 @@
 -- Describes locks.
 --
--- KEYS  for each name: lock, fence, queue, holders, meta. While a slot is moving, only one lock. Then
---       all that is in other keys is missing from the answer
+-- KEYS  for each name: lock, fence, queue, holders, meta; or only one lock in a moving slot: the
+--       answer then lacks all that is in other keys
 --
 -- Returns for each name one of
 --   'free', counter, waiters
---   'busy', counter, waiters, ms left or -1, value    held exclusively, or by another program
+--   'busy', counter, waiters, ms left or -1, value    held exclusively, or by another library
 --   'shared', counter, waiters; for each holder ms left, token, identity, fence, broken, mode
 --   'alien', counter, 0, type                         the lock's key isn't a string
 

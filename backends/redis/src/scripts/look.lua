@@ -3,7 +3,7 @@
 --
 -- KEYS  incarnation
 -- ARGV  run id of the server, a random number, largest TTL in ms, '1' if every write is persisted
---       now, '1' if the server was a replica since its data began
+--       now, '1' if the server is a promoted replica
 --
 -- Returns five words: 'votes' or 'new', run id, random number of the data, largest TTL, '1' if
 -- every write was persisted when the incarnation was written.

@@ -3,9 +3,9 @@
 -- A shared holder or permit holder is a token in `holders`, with its expiry as score, and a record
 -- in `meta`:
 --   MODE FENCE SINCE IDENTITY
--- After a break, the field `broken:TOKEN` has the operator and the reason. While there are such
--- holders, the lock's key contains a marker with the readers' fence, or with the semaphore's size.
--- If the marker is missing, the lock's key was deleted, and these holders no longer hold.
+-- After a break, the field `broken:TOKEN` has the operator and the reason. While a lock has shared
+-- or permit holders, its key contains a marker with the readers' fence, or with the semaphore's
+-- size. If the marker is missing, the lock's key was deleted, and these holders no longer hold.
 --
 -- MODE is as in waiters.lua. SINCE is in µs, other times in ms.
 
@@ -36,7 +36,7 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
     end
   end
 
-  -- The held permits. Nil until fits() counts them, once per script.
+  -- The number of held permits. Nil until fits() counts them, once per script.
   local taken
 
   local function fits(mode)
@@ -223,9 +223,9 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
     end
   end
 
-  -- Returns whether a waiter that doesn't fit is a disconnected client's. Only behind shared
-  -- holders or permits can it block claims that fit. The check needs PUBLISH to count all
-  -- receivers. Clients ignore the empty message.
+  -- Returns whether a waiter that doesn't fit is a disconnected client's. It can block claims that
+  -- fit only behind shared holders or permits. The check needs PUBLISH to count all receivers.
+  -- Clients ignore the empty message.
   local function blocks_as_gone_client(client)
     return counted and its.kind_of_marker
       and redis.pcall('PUBLISH', 'lockwright:offered:' .. client, '') == 0

@@ -3,12 +3,12 @@
 --   lw1:TOKEN:FENCES:IDENTITY          an exclusive hold with FENCES reserved fences, of which the
 --                                      fence counter is the last
 --   lw1:TOKEN:FENCES@FENCE:IDENTITY    the same, but FENCE is the first, and the counter may differ
---   lw1!…                              either, broken: it can't be renewed. A line feed, the
+--   lw1!…                              either, but broken: it can't be renewed. A line feed, the
 --                                      operator and the reason follow
 --   lockwright:shared:FENCE            readers, and their common fence
 --   lockwright:permits:SIZE            permits of a semaphore of that size
 --
--- Any other value is another program's lock.
+-- Any other value is another library's lock.
 
 -- Returns the key's string, false if the key is missing, or an error table if it isn't a string.
 -- The second GET raises all other errors.
@@ -20,7 +20,7 @@ local function get_string(key)
   return value
 end
 
--- A fence counter expires a week after its last hold, and after the clock has reached it.
+-- A fence counter expires a week after its last hold has ended and the clock has reached it.
 local IDLE_FENCE = 604800000
 
 -- Returns 'held' or 'broken' if the value is an exclusive hold of the token, else nil.

@@ -9,7 +9,7 @@
 -- Returns the fence of a new hold, 'other-incarnation' if the incarnation differs, else as
 -- acquire.lua.
 
--- MGET returns nil for a key that isn't a string. Then SET fails.
+-- MGET returns nil for a key that isn't a string. SET NX then fails.
 local found = redis.call('MGET', KEYS[1], KEYS[2], KEYS[4], KEYS[5])
 local value, counter = found[1], found[2]
 if found[4] ~= ARGV[4] then

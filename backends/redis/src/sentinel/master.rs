@@ -167,8 +167,8 @@ fn is_majority(named: &[Master], sentinels: usize) -> bool {
 }
 
 /// Returns whether a majority of Sentinels has named a master, and the newest election isn't older
-/// than `latest`. If it is false even after the last reply, the caller uses all replies: reset
-/// Sentinels count elections from zero.
+/// than `latest`. If not, even after the last reply, the caller uses all replies: reset Sentinels
+/// count elections from zero.
 fn are_enough(named: &[Master], sentinels: usize, latest: u64) -> bool {
     is_majority(named, sentinels) && named.iter().any(|master| master.epoch >= latest)
 }

@@ -82,8 +82,8 @@ async fn subscribe(
     Ok((connection, pushes))
 }
 
-/// Disconnects from a replaced master. Asks all Sentinels, because the notification may come from
-/// the first or the last that names the new master.
+/// Disconnects from a replaced master. Asks all Sentinels, because a majority must name the new
+/// master, and one Sentinel sent the notification.
 async fn check(link: &Weak<Link>) {
     let Some(link) = link.upgrade() else { return };
     let Some(sentinels) = link.sentinels() else { return };

@@ -68,7 +68,7 @@ async fn silent_waiters_in_a_row_cost_one_offer_each() {
     let guard = locks.mutex("a").acquire().await.unwrap();
     let took = begun.elapsed();
     assert!(took >= TTL * SILENT, "a waiter was skipped: {took:?}");
-    // The dead holder's TTL, an offer's per silent waiter, and one second.
+    // The dead holder's TTL, an offer's lifetime per silent waiter, and one second.
     assert!(took <= TTL * (3 + SILENT) + Duration::from_secs(1), "late: {took:?}");
     guard.release().await.unwrap();
 }

@@ -44,7 +44,7 @@ pub(crate) fn calls(server: &testbed::Redis, commands: &[&str]) -> u64 {
     stats.lines().filter_map(calls).sum()
 }
 
-/// Returns the URL with its login.
+/// Adds a user. Returns the URL with its login.
 pub(crate) fn user(server: &testbed::Redis, name: &str, password: &str, rules: &str) -> String {
     let with_password = format!(">{password}");
     let mut command = vec!["ACL", "SETUSER", name, "reset", "on", &with_password];

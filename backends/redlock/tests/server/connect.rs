@@ -19,7 +19,7 @@ async fn one_server_under_two_addresses_is_refused() {
     let mut urls = fleet.urls();
     urls.push(fleet.servers[0].url_through(proxy.port()));
     refused(&urls, ErrorKind::InvalidConfig, "the same server").await;
-    // A second URL without a proxy is rejected before connecting, even with another database.
+    // Two URLs of one address are rejected before connecting, even with different databases.
     urls[2] = format!("{}3", urls[0]);
     refused(&urls, ErrorKind::InvalidConfig, "is repeated").await;
 }

@@ -1,5 +1,3 @@
-//! The user account of servers.
-
 use std::path::Path;
 
 use crate::Result;

@@ -88,7 +88,7 @@ pub(crate) fn text(path: &Path) -> String {
 /// it.
 ///
 /// Its parent is `LOCKWRIGHT_TESTBED_CACHE` or the temporary folder. All processes must share the
-/// cache, because `port::free` reserves ports by its lock files.
+/// cache, because `port::free` reserves ports by lock files in it.
 pub(crate) fn cache() -> Result<PathBuf> {
     let uid = rustix::process::geteuid().as_raw();
     let parent =

@@ -1,5 +1,3 @@
-//! A single HTTP request.
-
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;

@@ -1,5 +1,3 @@
-//! A MariaDB or MySQL server.
-
 use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -305,7 +303,7 @@ fn launch(port: u16, options: &Options, folder: &Path) -> Result<Process> {
         settings += &format!("ssl_cert = {}\n", folder.join(certificate).display());
         settings += &format!("ssl_key = {}\n", folder.join(key).display());
     } else {
-        // Otherwise, MySQL and MariaDB 11 generate keys, which takes seconds.
+        // By default, MySQL and MariaDB 11 generate keys, which takes seconds.
         settings += match Kind::chosen() {
             Kind::MariaDb => "skip_ssl\n",
             Kind::MySql => "tls_version =\nauto_generate_certs = OFF\n",

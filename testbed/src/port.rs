@@ -1,5 +1,3 @@
-//! Free loopback ports.
-
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;

@@ -1,5 +1,3 @@
-//! A child process.
-
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::process::CommandExt;

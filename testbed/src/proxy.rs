@@ -11,7 +11,6 @@ use crate::{Error, Result, port, wait};
 /// A proxy's treatment of data.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Traffic {
-    /// Forwards data.
     #[default]
     Forward,
     /// Delays each piece of data in both directions.

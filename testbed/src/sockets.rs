@@ -1,4 +1,5 @@
-//! Finds the socket at a local connection's other end. Its number is also in `/proc/PID/fd`.
+//! Finds the socket at a local connection's other end. Its number (inode) is also in
+//! `/proc/PID/fd`.
 //!
 //! Members of an incomplete ensemble dial constantly, so this module queries `sock_diag(7)`. The
 //! fallback, `/proc/net/tcp`, takes milliseconds.

@@ -1,5 +1,3 @@
-//! An etcd cluster.
-
 mod control;
 mod member;
 mod options;

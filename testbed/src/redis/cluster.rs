@@ -9,7 +9,6 @@ const MASTERS: usize = 3;
 const NODES: usize = 2 * MASTERS;
 const SLOTS: usize = 16_384;
 
-/// Options of a [`Cluster`].
 #[derive(Debug, Clone)]
 pub struct ClusterOptions {
     server: Options,

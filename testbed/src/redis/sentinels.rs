@@ -21,7 +21,6 @@ const CONFIGURATION: &str = "sentinel.conf";
 const PERIODS: [&str; 8] =
     ["PUBLISH-PERIOD", "100", "ASK-PERIOD", "100", "INFO-PERIOD", "200", "TILT-PERIOD", "1000"];
 
-/// Options of [`Sentinels`].
 #[derive(Debug, Clone)]
 pub struct SentinelsOptions {
     server: Options,
@@ -73,7 +72,6 @@ pub struct Sentinels {
 }
 
 impl Sentinels {
-    /// Starts a master with one replica.
     pub fn start() -> Result<Self> {
         Self::options().start()
     }

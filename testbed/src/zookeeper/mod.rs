@@ -1,5 +1,3 @@
-//! A ZooKeeper ensemble.
-
 mod archive;
 mod election;
 mod member;
@@ -123,7 +121,7 @@ fn listed(all: &[Ports], voters: usize) -> String {
     lines
 }
 
-/// Opens a proxy to each other member.
+/// Opens proxies to the other members. Returns their hosts file.
 fn hosts(network: &Network, from: usize, all: &[Ports]) -> Result<String> {
     let mut lines = format!("127.0.0.1 localhost {}\n", name(from));
     for (to, ports) in all.iter().enumerate().filter(|(to, _)| *to != from) {

@@ -113,7 +113,7 @@ pub fn explore<P: Protocol>(
     explored
 }
 
-/// Computes the steps again, because the names in a canonical state may be exchanged.
+/// Computes a trace's steps again, because `states` may have exchanged names.
 fn trace<P: Protocol>(protocol: &P, states: &[P::State], last: Option<P::State>) -> String {
     let mut text = String::new();
     let mut steps = Vec::new();

@@ -2,8 +2,8 @@
 //! memory backend, and on servers with hand-overs and events. The checker must find no violation,
 //! no task may be stuck, and no hold may be left.
 //!
-//! The seed determines all choices, but not tokio's order of tasks. So a failed seed may need
-//! several runs.
+//! The seed determines all choices, but not tokio's order of tasks. So a failure may need
+//! several runs of its seed.
 //!
 //! ```sh
 //! LOCKWRIGHT_SEEDS=10000 cargo test --release -p lockwright-verification --test memory_simulation -- --nocapture
@@ -71,7 +71,7 @@ fn longest_wait(trouble: Trouble) -> Duration {
 }
 
 /// Returns how late a loss may be reported. Timers don't run during a suspend, which delays a
-/// report by at most one TTL. Otherwise timers are at most a millisecond late.
+/// report by at most one TTL. Without suspends, timers are at most a millisecond late.
 fn loss_allowance(trouble: Trouble) -> Duration {
     if trouble.suspends { TTL } else { Duration::from_millis(1) }
 }

@@ -19,8 +19,8 @@ use crate::trace::Trace;
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Seen {
     pub(crate) messages: u64,
-    /// The messages that were late, lost, queued by a frozen node, or for an earlier incarnation,
-    /// the connections that broke, and the clients that crashed or paused.
+    /// Counts broken connections, crashed or paused clients, and messages that were late, lost,
+    /// queued by a frozen node, or for an earlier incarnation.
     pub(crate) effects_of_faults: u64,
 }
 

@@ -11,7 +11,7 @@ pub(crate) enum Action {
     Renew(usize),
     Vote(usize, usize),
     Refuse(usize, usize),
-    /// Like `Vote`, but the request arrives a second time later.
+    /// Like `Vote`, but the request later arrives again.
     Duplicate(usize, usize),
     Choose(usize),
     Raise(usize, usize),

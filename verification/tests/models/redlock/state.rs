@@ -142,11 +142,11 @@ pub(crate) enum Phase {
 ///
 /// ```text
 ///  0 ..  3  phase
-///  3        it is a renewal
+///  3        1 if a renewal
 ///  4 ..  6  token: the first round that had it
 ///  6 .. 10  candidate
 /// 10 .. 14  fence, once one is chosen
-/// 14        its deadline has passed (only for mutants that ignore it)
+/// 14        1 if past its deadline (only for mutants that ignore it)
 /// ```
 ///
 /// and then the remaining faults: 2 bits for losses of data, 1 for a clock jump, 1 for a duplicate.
@@ -155,7 +155,7 @@ pub(crate) struct Rounds(pub(crate) u64);
 
 const ROUND: u32 = 15;
 
-/// A kind of fault: the place and the width of its remaining number.
+/// A kind of fault: the first bit and the width of its counter.
 type Fault = (u32, u32);
 
 pub(crate) const LOSSES: Fault = (60, 2);

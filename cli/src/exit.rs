@@ -1,4 +1,4 @@
-//! Lockwright's own codes are from `sysexits.h`, outside the ranges of shells and common programs.
+//! Codes 64 to 78 are from `sysexits.h`, outside the ranges of shells and common programs.
 
 use std::error::Error as _;
 use std::fmt::Display;

@@ -79,7 +79,7 @@ fn only_holder(seen: &Inspection) -> Result<Option<BreakTarget>, Failure> {
     }
 }
 
-/// During the prompt, a Lockwright client may have acquired the lock.
+/// Compares the present holders with `seen`, because the prompt takes time.
 async fn still_holds(locks: &Locks, what: &Break, seen: &Inspection) -> Result<bool, Failure> {
     let now = locks.inspect(&what.name).await?;
     let constant_fields = |seen: &Inspection| -> Vec<_> {

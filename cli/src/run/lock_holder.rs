@@ -166,7 +166,7 @@ impl Held<'_> {
         }
     }
 
-    /// Returns `true` if certainly none is left.
+    /// Ends CMD's processes. Returns `true` if certainly none is left.
     async fn end_all(&self) -> bool {
         if self.supervisor_done.get() && self.children.has_foreign() {
             // The command's last process has ended, so the remaining processes are foreign.

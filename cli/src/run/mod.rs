@@ -27,7 +27,7 @@ pub(crate) use waiting::holder_name;
 /// The limit for the release and for `close`. If the release fails, the hold expires.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The limit for the release after a loss, when the server is usually unreachable, or a signal.
+/// The release's limit after a signal, or after a loss, when the server is usually unreachable.
 const SHORT_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(connection: &ConnectionOptions, run: &Run) -> ExitCode {
@@ -172,7 +172,7 @@ async fn acquire(output: Output, run: &Run, locks: &Locks) -> Result<Option<Guar
     }
 }
 
-/// Reports an unconfirmed release and returns `false`.
+/// Returns `false` after reporting an unconfirmed release.
 async fn release(
     output: Output,
     guard: Guard,

@@ -134,8 +134,8 @@ fn nohup_reaches_the_command() {
 #[test]
 fn the_command_begins_with_no_signal_blocked_and_only_those_ignored_that_were() {
     let sandbox = Sandbox::new();
-    // CMD must ignore the signals that this process ignores, except SIGPIPE, which only Rust
-    // programs ignore, and the signals that the sandbox resets.
+    // CMD must ignore the signals that this process ignores, except those that the sandbox resets,
+    // and SIGPIPE, which only Rust programs ignore.
     let ours = fs::read_to_string("/proc/self/status").unwrap();
     let reset = [Signal::PIPE, Signal::INT, Signal::QUIT, Signal::HUP];
     let ignored = reset

@@ -53,7 +53,7 @@ class Library:
     packages = ()
     backends = ()
     notes = ()
-    # The maximum number of locks that the command hold acquires.
+    # The maximum number of locks that the command `hold` acquires.
     most = sys.maxsize
 
     def open(self, backend, urls):
@@ -77,7 +77,7 @@ class Library:
         return self.lock(name, ttl)
 
     def renew(self, hold):
-        """Renews a hold of keep, for libraries without automatic renewal."""
+        """Renews a hold of `keep`, for libraries without automatic renewal."""
 
 
 class Subject:

@@ -6,7 +6,7 @@ from redis_lock import Lock, NotAcquired
 
 from protocol import Library, Lost, sentinels, serve
 
-# No timeout, because with redis-py's default a longer wait fails. Many connections, because each
+# No timeout, because redis-py's default would end longer waits. Many connections, because each
 # waiter and each renewing thread has its own.
 SETTINGS = {"socket_timeout": None, "max_connections": 4096}
 

@@ -272,7 +272,7 @@ fn why(view: &View<'_>, group: &Group<'_>) -> String {
     plain(&format!("noted: {}", notes.into_iter().collect::<Vec<_>>().join("; ")))
 }
 
-/// A note with names of backends must name the place's backend; any other note, the workload or the
+/// Returns whether `note` names the place's backend, or if it names no backend, the workload or the
 /// baseline.
 fn is_about(view: &View<'_>, note: &str, place: &Place<'_>) -> bool {
     let note = note.to_lowercase();

@@ -1,4 +1,4 @@
-//! The servers of each backend. All but Redis sync writes to disk before they answer.
+//! The servers of each backend. Each except Redis syncs writes to disk before it answers.
 
 mod etcd;
 mod redis;

@@ -50,7 +50,7 @@ type Hold interface {
 
 var ErrLost = errors.New("the lock expired on the way")
 
-// Servers has the arguments of the command open after the backend.
+// Servers has the arguments of the command `open` after the backend.
 type Servers struct {
 	// Hosts and ports.
 	Addresses []string

@@ -93,8 +93,8 @@ impl<'a> Clients<'a> {
         lock(&self.all).iter().map(|one| one.job.journal.clone()).collect()
     }
 
-    /// Counts the pending requests for `names` sent before `since`, or returns 0 after a grant of
-    /// one of `names` since then.
+    /// Counts the pending requests for `names` sent before `since`. Returns 0 if one of `names` was
+    /// granted since then.
     pub(crate) fn held_up(&self, names: &[String], since: BootInstant) -> usize {
         let mut entries = self.entries();
         entries.sort_by_key(|entry| entry.at);
@@ -177,7 +177,7 @@ impl<'a> Clients<'a> {
         stopped.then(|| format!("stopped with {held} holds"))
     }
 
-    /// Its grants show that the servers work.
+    /// Starts a client whose grants show that the servers work.
     pub(crate) fn start_after_faults(&self, schedule: &Schedule) -> Result<String> {
         let mut plan = schedule.clients[0].clone();
         plan.process += 20;

@@ -37,8 +37,8 @@ pub(crate) fn hits_the_leader(pick: usize) -> bool {
     pick.is_multiple_of(2)
 }
 
-/// The first [`Random::of`] part of schedules. Clients use lower parts, so their draws are
-/// independent of the schedule's.
+/// Schedules pass parts from here on to [`Random::of`], and clients lower ones, so their draws are
+/// independent.
 const PART: u64 = 1 << 40;
 
 impl Schedule {

@@ -77,7 +77,7 @@ pub(crate) trait Servers: Send {
         Ok(())
     }
 
-    /// Ends the clients' connections and limits new ones, or unless `on`, removes the limit.
+    /// If `on`, ends the clients' connections and limits new ones; otherwise removes the limit.
     fn limit_connections(&mut self, on: bool) -> Result<()> {
         let _ = on;
         Err("this configuration has no limit of connections".into())

@@ -88,7 +88,7 @@ impl Servers for Independent {
     fn leaks(&mut self, prefix: &str) -> Result<Vec<String>> {
         let mut leaks = keys_left(&self.fleet.servers, prefix)?;
         for server in &self.fleet.servers {
-            // TCP connections are the tested clients'.
+            // Only the tested clients use TCP.
             let connections = || -> Option<usize> {
                 let list: String = server.command(&["CLIENT", "LIST"]).ok()?;
                 Some(list.lines().filter(|line| line.contains(" addr=127.0.0.1:")).count())
@@ -265,7 +265,7 @@ impl Servers for InCluster {
 struct Admins(Vec<Connection>);
 
 impl Admins {
-    /// Limits the servers' connections, or unless `on`, ends all limits.
+    /// If `on`, limits the servers' connections; otherwise ends all limits.
     fn limit_connections<'a>(
         &mut self,
         on: bool,

@@ -4,7 +4,7 @@ pub(crate) const INTEROP: &str = "lockwright-interop";
 
 struct Package {
     package: &'static str,
-    /// The servers' names. Another crate's test that needs a server has its name in the path, as in
+    /// The servers' names. In other crates, a test's path contains its server's name, as in
     /// `on_redis`.
     servers: &'static [&'static str],
     /// Test binaries with some tests that need no server: `--quick` runs these.

@@ -46,7 +46,8 @@ const POSTGRES: &[Suite] = &[
 ];
 const REDIS: &[Suite] = &[Suite::of("lockwright-redis", "conformance")];
 
-/// The newer servers, slowest first, so that two binaries with many servers don't begin together.
+/// The newer servers, slowest first. In this order, `lease_faults` and `session_lock`, which start
+/// many servers, don't begin together.
 #[rustfmt::skip]
 pub(crate) const SERVERS: &[Server] = &[
     Server { folder: "mysql", title: "MySQL 8.4+", packages: &["mysql-server-core"], suites: MYSQL,

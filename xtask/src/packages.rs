@@ -180,7 +180,7 @@ impl Archive {
     }
 }
 
-/// The machine's other settings also apply.
+/// The machine's other apt settings also apply.
 fn settings(folder: &Path) -> String {
     let folder = folder.display();
     format!(
@@ -254,7 +254,7 @@ fn unpack(files: &[PathBuf], root: &Path) -> Result<(), String> {
         fs::remove_dir_all(root).map_err(text)?;
     }
     fs::create_dir_all(root).map_err(text)?;
-    // Servers' users must enter the folder.
+    // The servers' users need access.
     fs::set_permissions(root, Permissions::from_mode(0o755)).map_err(text)?;
     for file in files {
         output("dpkg-deb", &["-x", &file.display().to_string(), &root.display().to_string()])?;

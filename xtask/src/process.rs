@@ -253,7 +253,7 @@ fn holders(pipe: u64, killed: bool) -> String {
     if names.is_empty() { "some process".to_owned() } else { names.join(", ") }
 }
 
-/// If it fails, prints its output and returns an empty error.
+/// If the command fails, prints its output and returns an empty error.
 pub(crate) fn quietly(name: &str, command: Command) -> Result<Finished, String> {
     let finished = run(name, command, WITH_BUILDING, |_| {});
     if finished.ok() {

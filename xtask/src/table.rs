@@ -40,7 +40,7 @@ impl Table {
         true
     }
 
-    /// Keeps the page's columns for newer servers that this run lacks.
+    /// Keeps the page's verdicts for newer servers that this run lacks.
     fn keep_newer(&mut self, page: &str) {
         let kept = Self::of_page(page);
         if self.newer.is_empty() {
@@ -232,7 +232,7 @@ pub(crate) fn check() -> Result<(), String> {
 }
 
 fn compare(page: &Path, wanted: &str) -> Result<(), String> {
-    // Newer servers' lines aren't compared, because the distribution updates their versions.
+    // The newer servers' line isn't compared, because the distribution updates their versions.
     let without_newer = |text: &str| {
         text.lines().filter(|line| !line.starts_with(NEWER)).collect::<Vec<_>>().join("\n")
     };

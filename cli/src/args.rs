@@ -120,8 +120,8 @@ pub(crate) enum Command {
 
     /// Run the conformance suite against a server
     ///
-    /// It locks names of its own. On Redis, the keys it leaves behind expire: fences after a week,
-    /// tombstones after an hour.
+    /// The suite locks names of its own. On Redis, the keys it leaves behind expire: fences after a
+    /// week, tombstones after an hour.
     Conformance(Conformance),
 }
 
@@ -207,7 +207,7 @@ pub(crate) struct Admit {
     pub force: bool,
 
     /// Wait until the new nodes vote by themselves. Needed if only short-lived commands use the
-    /// nodes, because no other process waits for that
+    /// nodes, because none of these waits that long
     #[arg(long)]
     pub wait: bool,
 }

@@ -157,8 +157,8 @@ impl AcquireSteps<'_> {
         self.place(place, owner, previous.keys.first().map(QueueKey::of)).await
     }
 
-    /// Renews the lease of a waiting fixed claim, because no background task does. The claim's TTL
-    /// starts with its grant. Returns false if the lease has ended.
+    /// Renews the lease of a waiting fixed claim, because no background task does. A fixed claim's
+    /// TTL starts only with its grant. Returns false if the lease has ended.
     pub(crate) async fn keep_fixed(&self, Place { lease, is_held, .. }: &Place) -> Result<bool> {
         if !lease.is_fixed || *is_held || self.shared.clock.now() < lease.due() {
             return Ok(true);

@@ -16,8 +16,8 @@ pub(crate) async fn inspect(shared: &Shared, name: &LockName) -> Result<Inspecti
 }
 
 /// The position where a listing continues. `start` is the first key of the next page. With raw
-/// names, `start` may be in the ranges of several names (`a` and `a/b`). `listed` has the prefix
-/// length of each such name that earlier pages contained.
+/// names, `start` may be in the ranges of several names (`a` and `a/b`). `listed` has, for each
+/// such name on earlier pages, the length of its key prefix.
 #[derive(Debug, PartialEq, Eq)]
 struct Position {
     start: Vec<u8>,

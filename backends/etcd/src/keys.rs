@@ -84,7 +84,6 @@ pub(crate) fn mode(key: &[u8]) -> Mode {
     signed().map_or(Mode::Exclusive, |(mode, _)| mode)
 }
 
-/// Returns whether `key` is `queue` and a nonempty rest without `/`.
 pub(crate) fn is_in_queue(queue: &[u8], key: &[u8]) -> bool {
     key.strip_prefix(queue).is_some_and(|rest| !rest.is_empty() && !rest.contains(&b'/'))
 }

@@ -1,4 +1,4 @@
-//! Tasks that renew leases and remove overdue claims.
+//! Tasks that renew leases and remove overdue claims: neither repeated nor renewed in time.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Reads of a lock's queue. Responses are limited to 4 MiB, and other programs may store large
-//! values. So the client reads pages, and omits values where possible.
+//! Reads of a lock's queue. `etcd_client` rejects responses above 4 MiB, and programs without
+//! Lockwright may store large values. So the client reads pages, and omits values where possible.
 
 use etcd_client::{GetOptions, KeyValue, Txn, TxnOp};
 use lockwright_core::backend_util::queue_admission;

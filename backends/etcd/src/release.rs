@@ -75,8 +75,8 @@ pub(crate) async fn remove_claim(shared: &Arc<Shared>, name: LockName, token: To
     while !place.lease.is_gone() {
         match end_overdue(shared, token, &place).await {
             Ok(()) => break,
-            // The user lacks the permission to delete the key. Without keep-alives, the lease and
-            // its key end.
+            // The user lacks the permission to delete the key. Stop the keep-alives, so that the
+            // key ends with its lease.
             Err(failure)
                 if failure.kind() == ErrorKind::Denied && !shared.has_claims_on(&place.lease) =>
             {

@@ -183,7 +183,6 @@ impl Shared {
         Ok(if broken.is_some() { Reason::Broken } else { Reason::Gone })
     }
 
-    /// Returns whether the lease has claims that aren't overdue.
     pub(crate) fn has_claims_on(&self, lease: &Lease) -> bool {
         self.registry.any(|_, _, place| place.lease.id == lease.id && !place.is_overdue)
     }
@@ -239,7 +238,8 @@ impl Shared {
         }
     }
 
-    /// Extends the claim's registration. Returns false if it isn't registered or is being removed.
+    /// Extends the claim's registration. Returns false if the claim isn't registered or is being
+    /// removed.
     pub(crate) fn keep(&self, claim: &Claim, ends: BootInstant) -> bool {
         self.registry.extend_if(claim, ends, |place| !place.is_overdue)
     }

@@ -175,8 +175,8 @@ fn next_revision(response: &WatchResponse, next: Option<i64>) -> Option<i64> {
     Some(latest + 1)
 }
 
-/// Handles the watch's creation response. Returns false if the watch waits for a revision that the
-/// restored snapshot doesn't contain.
+/// Handles the watch's creation response. Returns false if a restored snapshot lacks the revision
+/// that the watch waits for.
 fn created(shared: &Shared, response: &WatchResponse, next: &mut Option<i64>) -> bool {
     let revision = response.header().map_or(0, |header| header.revision());
     let is_resumed = next.is_some();

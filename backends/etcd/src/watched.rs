@@ -49,15 +49,14 @@ impl Default for Wakeups {
 }
 
 impl Wakeups {
-    /// Returns the number of reported deletions.
     pub(crate) fn deletion_count(&self) -> usize {
         let state = lock(&self.state);
         state.forgotten + state.recent.len()
     }
 
-    /// Registers the keys whose deletion wakes the waiter. Returns false if a key may be among the
-    /// deletions after the first `before`. The revisions are the keys' creation revisions: a new
-    /// key may have the same name as a deleted one.
+    /// Registers the keys whose deletion wakes the waiter. Returns false if a key may have been
+    /// deleted since the number of deletions was `before`. `keys` has creation revisions, because a
+    /// new key may have the same name as a deleted one.
     pub(crate) fn waits_for(&self, name: &LockName, keys: &[(&[u8], i64)], before: usize) -> bool {
         let State { waited, recent, forgotten, .. } = &mut *lock(&self.state);
         let Some(start) = before.checked_sub(*forgotten) else { return false };

@@ -14,7 +14,7 @@ use crate::common::{
     server_and_client, server_and_proxy,
 };
 
-/// The number of large values, which together exceed 4 MiB, the limit of a response.
+/// The number of large values, which together exceed the client's limit of 4 MiB per response.
 const MANY: usize = 45;
 
 async fn client(cluster: &Cluster) -> Client {
@@ -73,7 +73,7 @@ async fn large_values_of_nested_names_block_no_lock() {
     grant_next(&etcd, &waits).await;
 }
 
-/// The server accepts a value of 5 MB, but the limit of a response is 4 MiB.
+/// This server accepts a value of 5 MB. The client rejects a response above 4 MiB.
 #[tokio::test(flavor = "multi_thread")]
 async fn too_large_response_is_reported_at_once() {
     let options = Cluster::options().members(1).set("max-request-bytes", "8000000");

@@ -43,7 +43,7 @@ fn start(version: Version) -> Cluster {
     blocking(|| Cluster::options().version(version).start()).unwrap()
 }
 
-/// Returns the proxies, and the URL through them and to `member`.
+/// Returns cut proxies to the other members, and a URL of `member` and these proxies.
 fn cut_others(cluster: &Cluster, member: usize) -> (Vec<Proxy>, String) {
     let others = cluster.members.iter().enumerate().filter(|(index, _)| *index != member);
     let proxies: Vec<_> =
@@ -54,7 +54,7 @@ fn cut_others(cluster: &Cluster, member: usize) -> (Vec<Proxy>, String) {
     (proxies, url)
 }
 
-/// Returns a client with the URL of all members that is connected to `member`, because the other
+/// Returns a client with the URL of all members that is connected to `member`, because the others'
 /// proxies are cut during the connect.
 pub(crate) async fn connected_to(cluster: &Cluster, member: usize) -> (Locks, Vec<Proxy>) {
     let (proxies, url) = cut_others(cluster, member);

@@ -19,7 +19,7 @@ use crate::shared::{Node, Place, Shared};
 use crate::value::Value;
 use crate::wakeup::{POLL, watch};
 
-/// The number of attempts to create a node. An attempt fails if servers remove the empty parent
+/// The number of attempts to create a node. An attempt fails if the servers remove the empty parent
 /// first.
 const PARENT_TRIES: usize = 10;
 
@@ -40,7 +40,8 @@ pub(crate) async fn acquire(
     answer.map_err(|error| maybe_indeterminate(shared, claim, error))
 }
 
-/// Asks in the claim's session, or in a new one. Returns that session, unless the claim is held.
+/// Sends the claim in its session, or in a new one. Stores that session in `used`, unless the claim
+/// is held.
 async fn attempt(
     shared: &Arc<Shared>,
     claim: &Claim,
@@ -92,7 +93,7 @@ impl Acquire<'_> {
                 if let Some(at) = self.own(&queue) {
                     return self.adopt(queue, at).await;
                 }
-                // The node was created and freed, or never created.
+                // The node was never created, or a break removed it.
                 refuse_broken(self.shared, &self.session, self.claim).await?;
                 return self.enqueue(false).await;
             }

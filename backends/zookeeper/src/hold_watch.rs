@@ -26,7 +26,7 @@ pub(crate) struct HoldWatch(Mutex<State>);
 #[derive(Default)]
 struct State {
     active: Option<ActiveWatch>,
-    /// A permit for each byte of the path. Dropped after the watch.
+    /// A permit for each byte of the path, declared last to outlast the watch.
     reserved: Option<OwnedSemaphorePermit>,
 }
 

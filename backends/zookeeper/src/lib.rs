@@ -192,8 +192,7 @@ fn profile_within(limits: &Limits) -> Profile {
     profile.modes = Modes { exclusive: true, shared: true, permits: true };
     profile.scope = Scope::Network;
     profile.fencing = Fencing::Strict;
-    // An acquire that first reads the queue, to leave if the lock is held, costs an additional
-    // request.
+    // An acquire without a wait first reads the queue, which costs an additional request.
     profile.queues_at_once = true;
     profile.order = Order::Fifo;
     profile.wake_up = WakeUp::Push;

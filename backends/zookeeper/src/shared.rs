@@ -30,8 +30,9 @@ pub(crate) struct Shared {
     /// data were restored.
     ///
     /// Only a client that saw a higher id can detect that, and only if a leader was elected between
-    /// the backup and the restore. Otherwise the restored ensemble's ids are higher: ids begin with
-    /// the leader's epoch, and the restored ensemble elects a leader with a higher epoch.
+    /// the backup and the restore. Without an election, the restored ensemble's ids are higher: ids
+    /// begin with the leader's epoch, and the restored ensemble elects a leader with a higher
+    /// epoch.
     pub(crate) highest_zxid: AtomicU64,
 }
 
@@ -84,7 +85,7 @@ impl Shared {
         self.clock.now() + claim.ttl
     }
 
-    /// Extends the claim's registration. Returns false if it isn't registered or is overdue.
+    /// Extends the claim's registration. Returns false if the claim isn't registered or is overdue.
     pub(crate) fn keep(&self, claim: &Claim, end: BootInstant) -> bool {
         self.registry.extend_if(claim, end, |place| !place.is_overdue)
     }

@@ -12,7 +12,7 @@ pub(crate) use crate::clusters::{locks, one_server, server_and_client, server_an
 
 pub(crate) const TTL: Duration = Duration::from_secs(4);
 
-/// TTLs in seconds. With ZooKeeper's default tick, the shortest TTL would be 8 s.
+/// TTLs in seconds, for the testbed's short tick. With ZooKeeper's default, the shortest is 8 s.
 pub(crate) const SHORT_TTLS: &[u64] = &[1, 2, 3, 5];
 
 pub(crate) const DROPPED_AFTER: Duration = Duration::from_millis(300);

@@ -49,7 +49,8 @@ async fn partial_break_is_indeterminate() {
     let breaking = operator.break_lock(name, BreakTarget::Any, BreakMode::Now, "me", "why");
     let (broken, ()) = tokio::join!(breaking, async {
         eventually(|| async { (entries(&server, "x").await == 1).then_some(()) }).await;
-        // The first response has arrived, and the server gets the second deletion two delays later.
+        // After this time, the first response has arrived. The server gets the second deletion two
+        // delays later.
         sleep(DELAY * 2).await;
         proxy.cut();
     });

@@ -132,7 +132,7 @@ async fn rejected_claim_leaves_nothing() {
     }
 }
 
-/// Other programs' claims count as exclusive.
+/// Claims of programs without Lockwright count as exclusive.
 #[tokio::test(flavor = "multi_thread")]
 async fn another_programs_claim_is_a_writers() {
     let (server, backend) = server_and_client().await;
@@ -153,7 +153,7 @@ async fn another_programs_claim_is_a_writers() {
     }
 }
 
-/// Another program's claim holds the lock, wakes waiters at its end, and can be freed at once.
+/// Another program's claim holds the lock and can be freed at once. Its end wakes waiters.
 #[tokio::test(flavor = "multi_thread")]
 async fn another_programs_claim_is_a_hold() {
     let (server, backend) = server_and_client().await;

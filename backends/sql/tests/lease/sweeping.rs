@@ -21,7 +21,7 @@ fn rows(server: &Server) -> usize {
 }
 
 pub(super) fn an_hour_passes(server: &Server) {
-    // At other levels, MySQL also locks the gaps between the rows.
+    // At other isolation levels, MySQL also locks the gaps between the rows.
     let hour = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; UPDATE lockwright_lease \
                 SET updated = updated - 3600000000, expires = expires - 3600000000";
     server.sql(hour).unwrap();
@@ -155,7 +155,8 @@ async fn sweeping_and_locking_at_once() {
     assert!(gone >= 50, "only {gone} rows were swept, which shows nothing");
 }
 
-/// A late acquire may have read the name's row before the reconciliation, and then waits for it.
+/// A late acquire may have read the name's row before the reconciliation, and then waits for that
+/// row.
 #[tokio::test]
 async fn row_with_a_fresh_tombstone_is_kept() {
     let (server, backend) = start().await;

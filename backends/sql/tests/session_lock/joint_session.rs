@@ -83,7 +83,7 @@ async fn thousand_holds_need_ten_connections() {
     assert_eq!(listed(&other).await, 0);
 }
 
-/// Locks are re-entrant within a session, but a second claim must be rejected.
+/// The server's locks are re-entrant within a session, but a second claim must be rejected.
 #[tokio::test(flavor = "multi_thread")]
 async fn name_is_held_once_in_a_session() {
     let server = plain();
@@ -101,7 +101,8 @@ async fn name_is_held_once_in_a_session() {
     release(&*two, &next).await;
 }
 
-/// The session outlasts an expired hold, so another client can't determine a hold's remaining time.
+/// A joint session outlasts an expired hold, so another client can't determine a hold's remaining
+/// time.
 #[tokio::test(flavor = "multi_thread")]
 async fn repeat_through_another_client_lasts_for_no_time() {
     let server = plain();
@@ -177,8 +178,8 @@ async fn hold_runs_out_beside_others() {
     assert!(!is_free(&*other, "kept").await);
 }
 
-/// With this TTL, the client polls for requests as rarely as with any other. After a request that
-/// the client missed, the session would end, with all holds.
+/// With this long TTL, the client polls most rarely for other clients' requests. If it missed one,
+/// the session would end, with all holds.
 #[tokio::test(flavor = "multi_thread")]
 async fn hold_is_released_by_another_client() {
     let server = plain();
@@ -208,7 +209,7 @@ fn stuck_clients_session_ends() {
         (one, held, kept)
     });
     running.block_on(async {
-        // MySQL's statement that asks the client takes longer than this limit.
+        // On MySQL, asking the holder's client takes longer than this limit.
         let other = Config::new(&url(&server, FEWEST)).unwrap().response_timeout(ms(1_000));
         let other = Arc::new(other.connect().await.unwrap());
         let seen = BreakTarget::Token(held.token);
@@ -227,7 +228,7 @@ fn stuck_clients_session_ends() {
 /// A reused session may have the idle timeout of an earlier claim, so each claim sets its own.
 #[test]
 fn hold_expires_within_its_own_ttl() {
-    /// A released session keeps an idle timeout of this length.
+    /// The shortest idle timeout that a released session keeps.
     const TTL: Duration = ms(10_000);
 
     let server = plain();

@@ -174,7 +174,7 @@ async fn recovers(locks: &Locks, (over, waiting): (Arc<AtomicBool>, JoinSet<()>)
     guard.release().await.unwrap();
 }
 
-/// In the mode `row`, the holds use all sessions for holds, so acquires of other names wait for
+/// In the mode `row`, the holds use up the sessions for holds, so acquires of other names wait for
 /// one.
 async fn holds_are_kept_and_released_at_the_limit(server: &Server, mode: &str) {
     let locks = client(server, mode).await;

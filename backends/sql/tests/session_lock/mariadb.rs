@@ -28,10 +28,10 @@ const IDLE: &str = "SELECT id FROM information_schema.processlist WHERE user = '
 /// SQL for a lock on the records' table that allows reads.
 const NO_RECORDS: &str = "LOCK TABLES lockwright_hold READ";
 
-/// Writes no next record, because the `note` statement itself checks the session.
+/// Writes no next record, because the statement `note` itself checks the session.
 const NEXT_RECORD: &str = "DO 0";
 
-/// The modes in which another session records the hold, after the lock.
+/// The modes in which another session records the hold, after the grant.
 const MODES_WITH_LATE_RECORD: [&str; 2] = MODES;
 
 const FOR_SHARE: &str = "LOCK IN SHARE MODE";

@@ -49,7 +49,7 @@ const MODES_WITH_LATE_RECORD: [&str; 1] = ["row"];
 
 const FOR_SHARE: &str = "FOR SHARE";
 
-/// The limit is short, because the server checks once a second whether its clients are connected.
+/// The limit is short, because the sessions' `client_connection_check_interval` is a second.
 fn dead_waiter_limit(_mode: &str) -> Duration {
     ms(3_000)
 }

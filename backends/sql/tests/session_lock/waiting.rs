@@ -75,8 +75,8 @@ async fn a_wait_dropped_as_it_is_granted_leaves_no_ghost(server: &Server, mode: 
     }
 }
 
-/// A grant's TTL begins at its `start`, so an early `start` wastes a part of the TTL. The server
-/// measures only its own part of the wait, which takes several statements.
+/// A grant's TTL begins at its `start`, so an early `start` wastes a part of the TTL. The wait
+/// takes several statements, and the server measures at most the last one.
 async fn a_wait_states_when_it_was_over(server: &Server, mode: &str) {
     let (one, two) = (backend(server, mode).await, backend(server, mode).await);
     let (holder, waiter) = (hold(&one, "x").await, claim_for("x", ms(1_000)));

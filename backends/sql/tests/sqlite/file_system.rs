@@ -1,4 +1,4 @@
-//! Tests that a lock file on FUSE is refused. The test mounts it in its own namespace.
+//! Tests that a lock file on FUSE is refused. The test mounts FUSE in its own namespace.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -55,7 +55,7 @@ fn inside() {
     }
     assert!(!Path::new(&file).exists());
     // With `file_system=any`, the backend accepts the path. SQLite then fails to create the file,
-    // because `serve` rejects that.
+    // because `serve` can't.
     let url = format!("sqlite:{}?file_system=any", file.display());
     let error = runtime.block_on(Sqlite::connect(&url)).unwrap_err();
     assert!(!error.to_string().contains("other machines"), "{error}");

@@ -27,7 +27,6 @@ async fn a_checkpoint_of_the_log_loses_no_wake_up() {
     for _ in 0..4 {
         let held = hold(&there, "x").await;
         busy(&here, &claim_for("x", LONG), far()).await;
-        // Truncates the log.
         sql(&mut raw, "PRAGMA wal_checkpoint(TRUNCATE)").await;
         release(&there, &held).await;
         woken(&mut events, "x").await;

@@ -125,7 +125,7 @@ pub(crate) fn holding(server: &Server) -> usize {
             .saturating_sub(count(server, &format!("{rows} FOR UPDATE SKIP LOCKED")))
 }
 
-/// Returns the documented argument of `GET_LOCK` for a name.
+/// Returns Lockwright's documented argument of `GET_LOCK` for a name.
 pub(crate) fn key(name: &str) -> String {
     let as_it_is =
         name.len() <= 64 && name.chars().all(|c| c.is_ascii() && !c.is_ascii_uppercase());
@@ -133,7 +133,7 @@ pub(crate) fn key(name: &str) -> String {
     if as_it_is { format!("'{quoted}'") } else { format!("SHA2('{quoted}', 256)") }
 }
 
-/// Returns the documented SQL that locks a name in a session without a wait.
+/// Returns another program's SQL that locks a name in a session without a wait.
 pub(crate) fn lock(name: &str) -> String {
     format!("SELECT GET_LOCK({}, 0) = 1", key(name))
 }

@@ -109,7 +109,7 @@ pub(crate) fn holding(server: &Server) -> usize {
     )
 }
 
-/// Returns the documented expression for the key of a name's advisory lock.
+/// Returns Lockwright's documented expression for the key of a name's advisory lock.
 pub(crate) fn key(name: &str) -> String {
     format!(
         "('x' || substr(encode(sha256(convert_to('{name}', 'UTF8')), 'hex'), 1, 16))::bit(64)::bigint"

@@ -107,7 +107,8 @@ async fn a_deadlock_is_an_error_of_one() {
     locked(winner);
 }
 
-/// The server looks for deadlocks later than five seconds after the begin of a wait, or never.
+/// This test's server detects a deadlock after six seconds or never. A statement usually waits for
+/// five.
 #[tokio::test]
 async fn a_deadlock_ends_without_early_detection() {
     let (_server, pool) = shop_on(server_that_detects_late()).await;

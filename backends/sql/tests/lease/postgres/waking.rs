@@ -70,8 +70,8 @@ async fn a_lost_listener_comes_back() {
     assert_eq!(next(&mut told).await, Event::Wake(name("x")));
 }
 
-/// The client listens for notifications in the runtime of the connect call. When that has ended,
-/// the client listens in the runtime of a waiter.
+/// The client listens for notifications in the runtime of the connect call. When that runtime has
+/// ended, the client listens in a waiter's.
 #[test]
 fn waiter_is_woken_after_the_end_of_the_first_runtime() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

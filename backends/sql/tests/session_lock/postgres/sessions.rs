@@ -71,7 +71,7 @@ async fn an_acquire_retries_if_its_session_ends_before_the_fence() {
 
 /// The acquire waits for the sequence for five seconds and fails. The connection is silent by then,
 /// so the server itself must release the lock. If the reused session's idle timeout is already a
-/// longer TTL, that ends the session.
+/// longer TTL, this timeout ends the session.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_timeout_of_the_fence_leaves_no_lock() {
     tokio::join!(

@@ -97,7 +97,7 @@ impl Search<'_> {
     }
 }
 
-/// Returns the names whose lock exists, because a fence counter outlives its lock.
+/// Removes the names without a lock: a fence counter outlives its lock.
 async fn existing(link: &Arc<Link>, mut locks: Vec<(&str, LockName)>) -> Result<Vec<LockName>> {
     let mut exist = redis::pipe();
     for (lock, _) in &locks {

@@ -45,8 +45,8 @@ pub(crate) struct Records<S: Server> {
     why_ended: Sql,
     /// Returns each holder's row: see [`add_holder`].
     inspect: Sql,
-    /// Returns at most `:limit` rows of `inspect`, without waiters, for held names after `:from` in
-    /// byte order. `:inclusive` includes `:from`.
+    /// Returns at most `:limit` rows of `inspect`, with no number of waiters, for held names after
+    /// `:from` in byte order. `:inclusive` includes `:from`.
     list: Sql,
     /// Returns the sessions that hold or wait for this claim, and whether each is joint.
     find: Sql,

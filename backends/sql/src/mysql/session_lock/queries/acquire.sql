@@ -46,8 +46,8 @@ WHERE name = :name AND @lockwright_mark = 1 FOR UPDATE;
 SET SESSION wait_timeout = :ttl_s;
 
 /* row_shared_try */
--- A reader is rejected while a writer waits. Only one session can have the mark, so only one reads
--- for a claim.
+-- A reader is rejected while a writer waits. Only one session can have the mark, so a claim has at
+-- most one reader.
 SET @lockwright_mark = GET_LOCK(:mark, 0);
 SET @lockwright_open = IS_USED_LOCK({waits}) IS NULL;
 BEGIN;

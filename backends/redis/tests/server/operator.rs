@@ -39,14 +39,21 @@ async fn a_break_passes_the_reserved_block() {
     for how in [BreakMode::RunOut, BreakMode::Now] {
         server.command::<()>(&["SET", "lockwright:{a}:fence", &AHEAD.to_string()]).unwrap();
         let holder = Claim { fences: 10, ..claim("a") };
-        assert_eq!(grant(&redis, &holder).await.fence.get(), AHEAD + 1);
-        broken(&redis, BreakTarget::Token(holder.token), how).await.unwrap();
+        let granted = grant(&redis, &holder).await;
+        assert_eq!((granted.fence.get(), granted.fences), (AHEAD + 1, 10));
+        let told = broken(&redis, BreakTarget::Token(holder.token), how).await.unwrap();
+        let (Broken::RunsOut(left) | Broken::Freed(left)) = told else { panic!("{told:?}") };
+        assert!(left > Duration::from_secs(25), "{told:?}");
         assert_eq!(next(&mut events).await, Event::Lost(holder.token, Reason::Broken));
         assert_eq!(redis.renew(&[Renew::of(&holder)]).await.unwrap(), NOT_HELD_BROKEN);
         let seen = redis.inspect(&holder.name).await.unwrap();
         assert_eq!(seen.fence.unwrap().get(), AHEAD + 11);
         if how == BreakMode::Now {
+            assert_eq!(next(&mut events).await, Event::Wake(name("a")));
             fails(redis.try_acquire(&holder).await, ErrorKind::Lost(Reason::Gone));
+        } else {
+            let again = grant(&redis, &holder).await;
+            assert_eq!((again.fence.get(), again.fences), (AHEAD + 1, 10));
         }
         redis.release(&holder, ReleaseMode::Plain).await.unwrap();
     }

@@ -104,6 +104,17 @@ async fn an_offer_is_looked_after_beyond_the_runtime_of_the_release() {
 }
 
 #[tokio::test]
+async fn a_ttl_is_sent_rounded_up() {
+    let (server, redis) = server_and_client().await;
+    grant(&redis, &claim("a")).await;
+    let waits = claim_for("a", Duration::from_nanos(30_000_000_001));
+    busy(&redis, &waits, FOR_EVER).await;
+    let token = waits.token.to_string();
+    let record: String = server.command(&["HGET", "lockwright:{a}:meta", &token]).unwrap();
+    assert_eq!(record.split(' ').nth(4), Some("30001"), "{record}");
+}
+
+#[tokio::test]
 async fn a_waiter_that_has_gone_is_passed_over_at_once() {
     let (server, holder) = server_and_client().await;
     let (gone, waiter) = (connect(&server.url()).await, connect(&server.url()).await);

@@ -136,8 +136,9 @@ async fn a_claim_that_waits_is_not_renewed() {
     let renewals = etcd.renew(&[Renew::of(&holds), Renew::of(&waits)]).await.unwrap();
     assert!(matches!(renewals[0].outcome, RenewalOutcome::Renewed { .. }), "{renewals:?}");
     assert_eq!(renewals[1].outcome, RenewalOutcome::NotHeld(Reason::Gone));
+    busy(&etcd, &claim("orders"), FOR_EVER).await;
     etcd.release(&holds, ReleaseMode::Plain).await.unwrap();
-    grant_next(&etcd, &waits).await;
+    assert!(grant_next(&etcd, &waits).await.waiters, "another one waits behind it");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -9,8 +9,8 @@ use lockwright_testbed::proxy::Traffic;
 use tokio::time::{Instant, sleep};
 
 use crate::common::{
-    FOR_EVER, LIMIT, busy, claim_for, connect, eventually, fails, grant, name, one_server, renewed,
-    server_and_proxy,
+    FOR_EVER, LIMIT, busy, claim_for, connect, eventually, fails, grant, name, one_server,
+    released, renewed, server_and_proxy,
 };
 use crate::queue::queue;
 
@@ -97,4 +97,8 @@ async fn unanswered_and_waiting_claims_are_not_removed() {
     let attempt = eventually(|| async { etcd.acquire(&unsure, FOR_EVER).await.ok() }).await;
     assert!(matches!(attempt, AcquireOutcome::Granted(_)), "{attempt:?}");
     assert!(!etcd.inspect(&name("unsure")).await.unwrap().holders.is_empty());
+    released(&etcd, &unsure, ReleaseMode::Plain).await;
+    // The first request might still arrive, so the release leaves a tombstone.
+    let ended = cluster.ctl(&["get", "lockwright/ended:", "--prefix", "--keys-only"]).unwrap();
+    assert!(ended.contains(&unsure.token.to_string()), "{ended}");
 }

@@ -10,6 +10,8 @@ async fn expired_hold_has_its_reason() {
     assert_eq!(renew(&backend, &claim("x")).await, Renewal::not_held(Reason::Gone));
     sleep(ms(1_050)).await;
     assert_eq!(renew(&backend, &short).await, Renewal::not_held(Reason::Expired));
+    let ended = backend.release(&short, ReleaseMode::Plain).await.unwrap();
+    assert_eq!(ended, ReleaseOutcome::NotHeld);
 }
 
 #[tokio::test(flavor = "multi_thread")]

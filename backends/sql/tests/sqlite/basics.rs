@@ -24,6 +24,8 @@ async fn answers_name_the_holder_and_the_reason() {
     grant(&backend, &Claim { ttl: ms(50), ..a.clone() }).await;
     sleep(ms(60)).await;
     assert_eq!(renew(&backend, &a).await, Renewal::not_held(Reason::Expired));
+    let ended = backend.release(&a, ReleaseMode::Plain).await.unwrap();
+    assert_eq!(ended, ReleaseOutcome::NotHeld);
 }
 
 #[tokio::test]

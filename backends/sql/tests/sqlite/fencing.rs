@@ -36,6 +36,9 @@ async fn fences_up_to_the_largest_are_accepted() {
         refused(sell(&pool, "a", too_large).await, ErrorKind::InvalidInput, "");
     }
     refused(sell(&pool, "a", 9).await, SUPERSEDED, "the fence 9007199254740991 was accepted");
+    for name in ["A", "ord'ers"] {
+        sell(&pool, name, 1).await.unwrap();
+    }
 }
 
 #[tokio::test]

@@ -17,6 +17,9 @@ async fn refused_write_leaves_the_transaction_usable() {
         let too_large = check_fence(&mut tx, "orders/42", Fence::new(number)).await;
         refused(too_large, ErrorKind::InvalidInput, &Fence::MAX.to_string());
     }
+    for name in ["Orders/42", "orders/4", "ord'ers"] {
+        check_fence(&mut tx, name, Fence::new(1)).await.unwrap();
+    }
     assert_eq!(stock(&mut tx).await, 6, "it can be used");
     tx.commit().await.unwrap();
 }

@@ -36,6 +36,14 @@ async fn sessions_are_looked_at() {
     }
 }
 
+#[tokio::test]
+async fn missing_table_is_found() {
+    let (server, _) = start().await;
+    server.sql("DROP TABLE lockwright_hold").unwrap();
+    let backend = patient(&server.url()).for_diagnosis().connect().await.unwrap();
+    assert!(findings(&backend).await.contains(&"tables"));
+}
+
 /// The check for a proxy opens two connections besides the doctor's own.
 #[tokio::test]
 async fn refused_check_for_a_proxy_does_not_end_the_doctor() {

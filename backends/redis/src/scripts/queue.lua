@@ -17,12 +17,13 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
 
   local function forget(tokens)
     for from = 1, #tokens, 1000 do
-      local fields = { unpack(tokens, from, math.min(from + 999, #tokens)) }
-      call('ZREM', holders, unpack(fields))
-      for place = 1, #fields do
-        fields[#fields + 1] = 'broken:' .. fields[place]
+      local last = math.min(from + 999, #tokens)
+      local records = { unpack(tokens, from, last) }
+      for place = from, last do
+        records[#records + 1] = 'broken:' .. tokens[place]
       end
-      call('HDEL', meta, unpack(fields))
+      call('HDEL', meta, unpack(records))
+      call('ZREM', holders, unpack(tokens, from, last))
     end
   end
 

@@ -140,16 +140,15 @@ impl Lease {
 
     /// Returns whether the lease is open, and no other claim has the same key.
     pub(crate) fn accepts(&self, claim: &Claim, now: BootInstant) -> bool {
-        let state = lock(&self.state);
         let key = key(&claim.name, claim.token, claim.mode);
-        !state.is_closed(now) && !state.is_gone && !state.claims.contains_key(&key)
+        lock(&self.state).accepts(&key, now)
     }
 
     /// Adds a claim if the lease [accepts](Self::accepts) it.
     pub(crate) fn admit(&self, claim: &Claim, now: BootInstant) -> bool {
         let mut state = lock(&self.state);
         let key = key(&claim.name, claim.token, claim.mode);
-        !state.is_closed(now) && !state.is_gone && state.add(key, claim.token, now)
+        state.accepts(&key, now) && state.add(key, claim.token, now)
     }
 
     /// Adds a claim, even to a closed lease. Returns false if another claim has the same key.
@@ -217,6 +216,10 @@ fn key(name: &LockName, token: Token, mode: Mode) -> (LockName, Option<Token>) {
 impl State {
     fn is_closed(&self, now: BootInstant) -> bool {
         self.is_retired || now >= self.closes
+    }
+
+    fn accepts(&self, key: &(LockName, Option<Token>), now: BootInstant) -> bool {
+        !self.is_closed(now) && !self.is_gone && !self.claims.contains_key(key)
     }
 
     fn add(&mut self, key: (LockName, Option<Token>), token: Token, now: BootInstant) -> bool {

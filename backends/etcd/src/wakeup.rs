@@ -188,6 +188,7 @@ fn created(shared: &Shared, response: &WatchResponse, next: &mut Option<i64>) ->
              without --bump-revision; fences may repeat"
         );
         *next = None;
+        shared.wakeups.forget_deletions();
         shared.wakeups.wake_after_gap();
     }
     shared.wakeups.is_active.send_replace(true);

@@ -102,15 +102,16 @@ impl Wakeups {
         *self.is_active.borrow()
     }
 
-    /// Wakes all waiters, because deletions were missed. Forgets the earlier deletions, because the
-    /// store's revision may have gone back.
     pub(crate) fn wake_after_gap(&self) {
+        lock(&self.state).waited.clear();
+        self.subscribers.wake_all();
+    }
+
+    /// Forgets the deletions. Their revisions mean nothing once the store's revision has gone back.
+    pub(crate) fn forget_deletions(&self) {
         let mut state = lock(&self.state);
-        state.waited.clear();
         state.forgotten += state.recent.len();
         state.recent.clear();
-        drop(state);
-        self.subscribers.wake_all();
     }
 }
 
@@ -123,8 +124,12 @@ mod tests {
         let (wakeups, token) = (Wakeups::default(), Token::random());
         assert_eq!(wakeups.record_deletion(b"locks/x", 5), (None, None));
         assert!(!wakeups.holds(b"locks/x", token, 4));
+        wakeups.wake_after_gap();
+        assert!(!wakeups.holds(b"locks/x", token, 4), "a gap comes after the recorded deletions");
         assert!(wakeups.holds(b"locks/x", token, 6));
         assert_eq!(wakeups.record_deletion(b"locks/x", 7), (None, Some(token)));
+        wakeups.forget_deletions();
+        assert!(wakeups.holds(b"locks/x", token, 3), "the store's revision has gone back");
     }
 
     #[test]

@@ -58,7 +58,7 @@ pub(crate) fn released(answer: Value) -> Result<ReleaseOutcome> {
     }
 }
 
-/// What a lock's key contains: a lock, or something else, described for a message.
+/// The lock in a lock's key, or a description of other data there.
 pub(crate) type Found = std::result::Result<Inspection, String>;
 
 pub(crate) fn found(name: &LockName, answer: Value) -> Result<Found> {

@@ -9,7 +9,7 @@
 --   'free'             not held, or not by the observed token
 --   'freed', ms        deleted; the time that the hold had left (-1: no end)
 --   'runs-out', ms     can't be renewed; the time left
---   'retry'            any holder will do, but it changed meanwhile
+--   'retry'            any holder will do, but the observed one has changed
 --   'unbreakable'      can't run out: another library can renew it, or it has no expiry
 --   'foreign'          the lock's key isn't a string
 

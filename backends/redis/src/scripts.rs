@@ -33,14 +33,14 @@ macro_rules! scripts {
 }
 
 scripts! {
-    ACQUIRE = "acquire.lua" "value.lua" "exclusive.lua" "waiters.lua" "clock.lua" "queue.lua" "acquire_full.lua";
+    ACQUIRE = "acquire.lua" "value.lua" "exclusive.lua" "waiters.lua" "clock.lua" "shared_and_permits.lua" "queue.lua" "acquire_full.lua";
     FAST_ACQUIRE = "fast_acquire.lua";
     FAST_RELEASE = "fast_release.lua";
     RENEW = "value.lua" "clock.lua" "renew.lua";
-    RELEASE = "release.lua" "value.lua" "exclusive.lua" "waiters.lua" "clock.lua" "queue.lua" "release_full.lua";
-    OFFER_AGAIN = "value.lua" "exclusive.lua" "waiters.lua" "clock.lua" "queue.lua" "offer_again.lua";
-    SWAP = "value.lua" "exclusive.lua" "waiters.lua" "clock.lua" "queue.lua" "swap.lua";
-    BREAK = "value.lua" "exclusive.lua" "waiters.lua" "clock.lua" "queue.lua" "break.lua";
+    RELEASE = "release.lua" "value.lua" "exclusive.lua" "waiters.lua" "clock.lua" "shared_and_permits.lua" "queue.lua" "release_full.lua";
+    OFFER_AGAIN = "value.lua" "exclusive.lua" "waiters.lua" "clock.lua" "shared_and_permits.lua" "queue.lua" "offer_again.lua";
+    SWAP = "value.lua" "exclusive.lua" "waiters.lua" "clock.lua" "shared_and_permits.lua" "queue.lua" "swap.lua";
+    BREAK = "value.lua" "exclusive.lua" "waiters.lua" "clock.lua" "shared_and_permits.lua" "queue.lua" "break.lua";
     INSPECT = "clock.lua" "inspect.lua";
     VOTE = "vote.lua" "value.lua" "exclusive.lua" "vote_full.lua";
     WITHDRAW = "withdraw.lua";

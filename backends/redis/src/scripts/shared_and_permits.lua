@@ -1,0 +1,216 @@
+-- The holders of one lock, of all modes.
+--
+-- A shared holder or permit holder is a token in `holders`, with its expiry as score, and a record
+-- in `meta`:
+--   MODE FENCE SINCE IDENTITY
+-- After a break, the field `broken:TOKEN` has the operator and the reason. While a lock has shared
+-- or permit holders, its key contains a marker with the readers' fence, or with the semaphore's
+-- size. If the marker is missing, the lock's key was deleted, and these holders no longer hold.
+--
+-- MODE is as in waiters.lua. SINCE is in µs, other times in ms.
+
+local function holders_of(lock, fence, holders, meta, micros)
+  local call, its = redis.call, {}
+  local now = math.floor(micros / 1000)
+  -- The present time in ms, by the clock of the holders' expiry times (clock.lua).
+  local at = now
+
+  local function forget(tokens)
+    for from = 1, #tokens, 1000 do
+      local last = math.min(from + 999, #tokens)
+      local records = { unpack(tokens, from, last) }
+      for place = from, last do
+        records[#records + 1] = 'broken:' .. tokens[place]
+      end
+      call('HDEL', meta, unpack(records))
+      call('ZREM', holders, unpack(tokens, from, last))
+    end
+  end
+
+  -- Reserves fences. Returns the first, or nil if next_fence() returns nil.
+  local function count(fences, ttl)
+    local last, marked_until = parse_counter(call('GET', fence))
+    local first = next_fence(last, micros, fences)
+    if first then
+      count_fences(fence, first + fences - 1, marked_until, now, ttl)
+      return text(first)
+    end
+  end
+
+  -- The number of held permits. Nil until its.fits() counts them, once per script.
+  local taken
+
+  function its.fits(mode)
+    if not its.value then
+      return true
+    elseif mode == 'x' or not its.kind_of_marker then
+      return false
+    elseif mode == 's' then
+      return its.kind_of_marker == 'shared'
+    end
+    local wanted, of = mode:match('^(%d+)/(%d+)$')
+    if its.kind_of_marker ~= 'permits' or of ~= its.number then
+      return false
+    end
+    if not taken then
+      taken = 0
+      local tokens = call('ZRANGE', holders, 0, -1)
+      for from = 1, #tokens, 1000 do
+        for _, held in ipairs(call('HMGET', meta, unpack(tokens, from, math.min(from + 999, #tokens)))) do
+          -- Without a record, assume that the holder has all permits.
+          taken = taken + ((held or ''):match('^(%d+)/') or of)
+        end
+      end
+    end
+    return taken + wanted <= tonumber(of)
+  end
+
+  -- Concurrent readers have the same fence.
+  function its.fence_for(mode, fences, ttl)
+    if mode == 's' and its.kind_of_marker == 'shared' then
+      extend_expiry(fence, ttl + IDLE_FENCE)
+      return its.number
+    end
+    return count(fences, ttl)
+  end
+
+  -- The write that grants the hold is last: if an earlier command fails, nothing is held.
+  function its.write(token, mode, life, value, first)
+    if mode == 'x' then
+      its.value = value
+      call('SET', lock, value, 'PX', text(life))
+      return
+    end
+    call('HSET', meta, token, table.concat({ mode, first, text(micros), value:match('^lw1:%x+:%d+:(.*)$') }, ' '))
+    extend_expiry(meta, life + 2)
+    if its.value then
+      extend_expiry(lock, life + 2)
+    end
+    expire_in(holders, token, life, at)
+    taken = taken and taken + (mode:match('^(%d+)/') or 0)
+    if not its.value then
+      its.kind_of_marker = mode == 's' and 'shared' or 'permits'
+      its.number = mode == 's' and first or mode:match('/(%d+)$')
+      its.value = 'lockwright:' .. its.kind_of_marker .. ':' .. its.number
+      call('SET', lock, its.value, 'PX', text(life + 2))
+    end
+  end
+
+  -- Reads the lock, and removes holders that have expired or lack the marker. Returns false if the
+  -- lock's key isn't a string. `value` is its value, false if free, or nil to read it.
+  function its.look(value)
+    if value == nil then
+      value = get_string(lock)
+    end
+    if type(value) == 'table' then
+      return false
+    end
+    its.value, its.kind_of_marker, its.number = value, nil, nil
+    if value then
+      its.kind_of_marker, its.number = value:match('^lockwright:(%a+):(%d+)$')
+    end
+    if its.kind_of_marker then
+      at = time_of(holders, now)
+      forget(call('ZRANGEBYSCORE', holders, '-inf', text(at)))
+      if call('EXISTS', holders) == 0 then
+        call('DEL', lock)
+        its.value, its.kind_of_marker, its.number, at = false, nil, nil, now
+      end
+    elseif not value and call('EXISTS', holders) == 1 then
+      forget(call('ZRANGE', holders, 0, -1))
+    end
+    return true
+  end
+
+  -- Returns a shared or permit holder's mode, fence, ms left and identity, and the operator and
+  -- reason of a break.
+  function its.holder(token)
+    local expires = its.kind_of_marker and call('ZSCORE', holders, token)
+    if expires then
+      local record = call('HGET', meta, token) or ''
+      local mode, first, identity = record:match('^(%S+) (%d+) %d+ (.*)$')
+      if not mode then
+        mode = its.kind_of_marker == 'shared' and 's' or '1/' .. its.number
+        first = text(parse_counter(call('GET', fence)) or 0)
+      end
+      return mode, first, expires - at, identity or false, call('HGET', meta, 'broken:' .. token)
+    end
+  end
+
+  -- Extends the token's hold, unless broken. Returns the reply, or nil without a hold.
+  function its.again(token, ttl)
+    local mode, first, left, _, by = its.holder(token)
+    if not mode then
+      return nil
+    elseif by then
+      return { 'again', first, '1', left }
+    end
+    -- PEXPIRE is first, for a full server (see release.lua).
+    call('PEXPIRE', lock, text(math.max(call('PTTL', lock), ttl + 2)))
+    extend_expiry(fence, ttl + IDLE_FENCE)
+    extend_expiry(meta, ttl + 2)
+    expire_in(holders, token, ttl, at)
+    return { 'again', first, '1' }
+  end
+
+  -- Ends a shared hold or permit, even if a later command fails. Returns false without a hold.
+  function its.leave(token)
+    if not its.kind_of_marker or not call('ZSCORE', holders, token) then
+      return false
+    end
+    forget({ token })
+    pcall(function()
+      local left = live_as_long(holders, at)
+      if left then
+        -- The lock's key lasts as long as the last holder, so that other libraries wait no longer.
+        call('PEXPIRE', lock, text(left))
+      else
+        call('DEL', lock)
+        its.value, its.kind_of_marker, its.number, at = false, nil, nil, now
+      end
+    end)
+    return true
+  end
+
+  -- Transfers a shared hold or permit. Returns the fence, or nil if count() returns nil. If the
+  -- hold of `from` can't be removed, it expires.
+  function its.rename(from, to, mode, ttl, value)
+    local first = its.kind_of_marker == 'shared' and its.number or count(1, ttl)
+    if first then
+      its.write(to, mode, ttl, value, first)
+      pcall(function()
+        forget({ from })
+        live_as_long(holders, at)
+      end)
+    end
+    return first
+  end
+
+  -- Ends the hold of an offer that no client received.
+  function its.revoke(token, mode)
+    if mode == 'x' then
+      call('DEL', lock)
+      its.value = false
+    else
+      its.leave(token)
+      taken = taken and taken - (mode:match('^(%d+)/') or 0)
+    end
+  end
+
+  -- Returns the reply 'busy' or 'shared' of acquire.lua. The readers' time left is the last
+  -- reader's.
+  function its.describe(counter)
+    if not its.kind_of_marker then
+      local left, is_hold = its.value and call('PTTL', lock) or 0, its.value and its.value:find('^lw1[:!]')
+      return { 'busy', left, is_hold and its.value or false, counter }
+    end
+    local token = call('ZRANGE', holders, 0, 0)[1]
+    local mode, first, left, identity, by = its.holder(token)
+    if its.kind_of_marker == 'shared' then
+      left = call('PTTL', lock)
+    end
+    return { 'shared', left, token, identity, first, by, mode }
+  end
+
+  return its
+end

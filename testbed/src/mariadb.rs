@@ -235,6 +235,8 @@ fn fill_mysql(folder: &Path) -> Result<()> {
         server()
             .args(["--no-defaults", "--initialize-insecure", "--secure-file-priv=NULL"])
             .args(["--innodb-use-native-aio=0", "--innodb-flush-log-at-trx-commit=0"])
+            // Smaller files are copied faster.
+            .args(["--innodb-redo-log-capacity=8M", "--innodb-doublewrite=0"])
             .arg(format!("--datadir={}", folder::text(&template.join("data"))))
             .arg(format!("--init-file={}", folder::text(&file)))
             .args(messages())

@@ -33,9 +33,33 @@ pub fn hidden_password(url: &str) -> Option<&'static str> {
     )
 }
 
+/// Returns the URL with `***` for passwords, for logins without a colon, which may be passwords, and
+/// for parameters that are not in `known`.
+pub fn shown(url: &str, known: &[&str]) -> String {
+    let shown = self::url(&without_hidden_password(url));
+    let (place, query) = match shown.split_once('?') {
+        Some((place, query)) => (place, Some(query)),
+        None => (&*shown, None),
+    };
+    let mut text = String::new();
+    let mut rest = place;
+    while let Some(next) = next_url(rest) {
+        text += &without_lone_login(&rest[..next]);
+        text.push(',');
+        rest = &rest[next + 1..];
+    }
+    text += &without_lone_login(rest);
+    for (at, parameter) in query.into_iter().flat_map(|query| query.split('&')).enumerate() {
+        text.push(if at == 0 { '?' } else { '&' });
+        let name = parameter.split('=').next().unwrap_or_default();
+        text.push_str(if known.contains(&name) { parameter } else { "***" });
+    }
+    text
+}
+
 /// Replaces the text between the scheme and the last `@` if the URL has a [hidden
 /// password](hidden_password).
-pub fn without_hidden_password(url: &str) -> Cow<'_, str> {
+fn without_hidden_password(url: &str) -> Cow<'_, str> {
     let start = after_scheme(url);
     match url.rfind('@').filter(|at| *at >= start && hidden_password(url).is_some()) {
         Some(at) => format!("{}***:***{}", &url[..start], &url[at..]).into(),
@@ -43,8 +67,7 @@ pub fn without_hidden_password(url: &str) -> Cow<'_, str> {
     }
 }
 
-/// Masks a URL's login without a colon, because such a login may be a password.
-pub fn without_lone_login(url: &str) -> String {
+fn without_lone_login(url: &str) -> String {
     let start = url.find("//").map_or(0, |at| at + 2);
     match url[start..].rfind('@') {
         Some(at) if !url[start..start + at].contains(':') => {

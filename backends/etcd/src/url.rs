@@ -1,7 +1,4 @@
-use std::collections::BTreeMap;
-
-use lockwright_core::backend_util::{percent, split_port};
-use lockwright_core::redact;
+use lockwright_core::backend_util::url::{self, Parameters};
 
 use crate::keys::Keys;
 use crate::tls::Security;
@@ -11,7 +8,7 @@ pub(crate) const FORM: &str = "etcd:http://[user:password@]host[:port],http://ho
 
 const PREFIX: &str = "lockwright/";
 
-const PARAMETERS: [&str; 5] = ["prefix", "names", "ca", "cert", "key"];
+pub(crate) const PARAMETERS: [&str; 5] = ["prefix", "names", "ca", "cert", "key"];
 
 #[derive(Debug)]
 pub(crate) struct Contents {
@@ -27,7 +24,7 @@ pub(crate) fn read(url: &str) -> Result<Contents, String> {
     if members.contains('#') || query.contains('#') {
         return Err("there is a #, which is %23 in a URL".into());
     }
-    let mut parameters = parameters(query)?;
+    let mut parameters = Parameters::parse(query, &PARAMETERS)?;
     let (mut endpoints, mut login, mut secured) = (Vec::new(), None, None);
     for member in members.split(',') {
         let member = Member::of(member)?;
@@ -44,33 +41,16 @@ pub(crate) fn read(url: &str) -> Result<Contents, String> {
         }
         endpoints.push(member.endpoint);
     }
-    let security = Security::take(|name| parameters.remove(name), secured == Some(true))?;
-    let raw = match parameters.remove("names").as_deref() {
+    let security = Security::take(|name| parameters.take(name), secured == Some(true))?;
+    let raw = match parameters.take("names").as_deref() {
         None => false,
         Some("raw") => true,
         Some(other) => {
             return Err(format!("names={other} is unknown; the only value is names=raw"));
         }
     };
-    let prefix = parameters.remove("prefix").unwrap_or_else(|| PREFIX.to_owned());
+    let prefix = parameters.take("prefix").unwrap_or_else(|| PREFIX.to_owned());
     Ok(Contents { endpoints, login, security, keys: Keys { prefix, raw } })
-}
-
-/// Returns the URL with passwords, logins without a colon, and unknown parameters masked.
-pub(crate) fn shown(url: &str) -> String {
-    let shown = redact::url(&redact::without_hidden_password(url));
-    let (members, query) = match shown.split_once('?') {
-        Some((members, query)) => (members, Some(query)),
-        None => (&*shown, None),
-    };
-    let members: Vec<_> = members.split(',').map(redact::without_lone_login).collect();
-    let mut text = members.join(",");
-    for (at, parameter) in query.into_iter().flat_map(|query| query.split('&')).enumerate() {
-        text.push(if at == 0 { '?' } else { '&' });
-        let name = parameter.split('=').next().unwrap_or_default();
-        text.push_str(if PARAMETERS.contains(&name) { parameter } else { "***" });
-    }
-    text
 }
 
 struct Member {
@@ -89,56 +69,16 @@ impl Member {
         };
         let (login, host) = match rest.rsplit_once('@') {
             None => (None, rest),
-            Some((login, host)) => (Some(Self::login(login)?), host),
+            Some((login, host)) => (Some(url::login(login)?), host),
         };
         let host = host.strip_suffix('/').unwrap_or(host);
         if host.contains('/') {
             return Err("there is a path behind a host (or a / in a password, which is %2F)".into());
         }
-        let (name, port) = split_port(host);
-        if name.is_empty() {
-            return Err("a host is missing".into());
-        }
-        // Don't quote the port, because it may be a password.
-        let port: u16 = port.map_or(Ok(2_379), str::parse).map_err(|_| {
-            "the text after a host is not a port up to 65535 (a password must be followed by \
-                 an @)"
-        })?;
+        let (name, port) = url::host(host, Some(2_379), login.is_some())?;
         let scheme = if secured { "https" } else { "http" };
         Ok(Self { endpoint: format!("{scheme}://{name}:{port}"), secured, login })
     }
-
-    fn login(text: &str) -> Result<(String, String), String> {
-        let (user, password) =
-            text.split_once(':').ok_or("a user without a password precedes an @")?;
-        let decoded = |part| {
-            percent::decode(part)
-                .ok_or("the user or the password has a % that isn't percent-encoded as %25")
-        };
-        let (user, password) = (decoded(user)?, decoded(password)?);
-        if user.is_empty() {
-            return Err("the user is missing before the password".into());
-        }
-        Ok((user, password))
-    }
-}
-
-fn parameters(query: &str) -> Result<BTreeMap<&str, String>, String> {
-    let mut parameters = BTreeMap::new();
-    for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
-        let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-        if !PARAMETERS.contains(&name) {
-            let name = if parameter.contains('=') { name } else { "***" };
-            let known = PARAMETERS.join(", ");
-            return Err(format!("the parameter {name:?} is unknown (use {known})"));
-        }
-        let value = percent::decode(value)
-            .ok_or_else(|| format!("{name} has a % that isn't percent-encoded"))?;
-        if parameters.insert(name, value).is_some() {
-            return Err(format!("the parameter {name:?} is listed twice"));
-        }
-    }
-    Ok(parameters)
 }
 
 #[cfg(test)]

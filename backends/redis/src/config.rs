@@ -1,7 +1,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use lockwright_core::{Error, Result};
+use lockwright_core::{Error, Result, redact};
 
 use crate::replicas::Replicas;
 use crate::topology::Topology;
@@ -42,7 +42,7 @@ impl Config {
     /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): the URL is malformed. The
     /// message hides the password.
     pub fn new(url: &str) -> Result<Self> {
-        let shown = url::shown(url);
+        let shown = redact::shown(url, &url::PARAMETERS);
         let contents = url::read(url, &shown)?;
         let config = Self {
             topology: contents.topology,

@@ -1,12 +1,11 @@
 //! Parsing of URLs. The `redis` crate's parser takes one host, and misreads passwords with special
 //! characters.
 
-use std::collections::BTreeMap;
 #[cfg(target_os = "linux")]
 use std::time::Duration;
 
-use lockwright_core::backend_util::split_port;
 use lockwright_core::backend_util::tls::Files;
+use lockwright_core::backend_util::url::{self, Parameters};
 use lockwright_core::{Error, duration, redact};
 use redis::{ConnectionInfo, IntoConnectionInfo, ProtocolVersion};
 
@@ -16,6 +15,19 @@ use crate::topology::Topology;
 
 const SERVER_PORT: u16 = 6_379;
 const SENTINEL_PORT: u16 = 26_379;
+
+/// The last one is for sockets, the two before it for Sentinel.
+pub(crate) const PARAMETERS: [&str; 9] = [
+    "prefix",
+    "replicas",
+    "replica_timeout",
+    "ca",
+    "cert",
+    "key",
+    "sentinel_user",
+    "sentinel_password",
+    "db",
+];
 
 #[derive(Debug)]
 pub(crate) struct Contents {
@@ -78,54 +90,29 @@ pub(crate) fn read(url: &str, shown: &str) -> Result<Contents, Error> {
     })
 }
 
-/// Hides the password, the values of unknown parameters, and a lone user name, which may be a
-/// password.
-pub(crate) fn shown(url: &str) -> String {
-    let shown = redact::url(&redact::without_hidden_password(url));
-    let (place, query) = match shown.split_once('?') {
-        Some((place, query)) => (place, Some(query)),
-        None => (&*shown, None),
-    };
-    let mut text = redact::without_lone_login(place);
-    for (at, parameter) in query.into_iter().flat_map(|query| query.split('&')).enumerate() {
-        text.push(if at == 0 { '?' } else { '&' });
-        match parameter.split_once('=') {
-            Some((name, _)) if !Parameters::ALL.contains(&name) => {
-                text.extend([name, "=***"]);
-            }
-            _ => text.push_str(parameter),
-        }
-    }
-    text
-}
-
 fn socket(url: &str) -> Result<Contents, String> {
     let parsed = redis::parse_redis_url(url).ok_or("there is no Redis URL")?;
-    let query = parsed.query().unwrap_or_default().to_owned();
-    let mut parameters = Parameters::of(&query)?;
-    // The client library reads these from the URL.
-    for known in ["db", "user", "pass"] {
-        parameters.take(known);
-    }
+    // The client library reads `db`, `user` and `pass` from the URL.
+    let known = ["prefix", "replicas", "replica_timeout", "db", "user", "pass"];
+    let mut parameters = Parameters::parse(parsed.query().unwrap_or_default(), &known)?;
     let key_prefix = parameters.take("prefix").unwrap_or_default();
-    let replicas = parameters.replicas()?;
-    parameters.finish()?;
+    let replicas = replicas(&mut parameters)?;
     let server = parsed.into_connection_info().map_err(|cause| wrong_part(&cause.to_string()))?;
     Ok(Contents { topology: Topology::One(with_our_settings(server)), key_prefix, replicas })
 }
 
 fn servers(kind: Kind, secured: bool, parts: &Parts<'_>) -> Result<Contents, String> {
-    let mut parameters = Parameters::of(parts.query)?;
+    let known = if kind == Kind::Sentinel { &PARAMETERS[..8] } else { &PARAMETERS[..6] };
+    let mut parameters = Parameters::parse(parts.query, known)?;
     let files = Files::take(
         |name| parameters.take(name),
         secured,
         "the URL begins with neither rediss nor valkeys",
     )?;
-    let mut login = |name| (kind == Kind::Sentinel).then(|| parameters.take(name)).flatten();
-    let (sentinel_user, sentinel_password) = (login("sentinel_user"), login("sentinel_password"));
+    let [sentinel_user, sentinel_password] =
+        ["sentinel_user", "sentinel_password"].map(|name| parameters.take(name));
     let key_prefix = parameters.take("prefix").unwrap_or_default();
-    let replicas = parameters.replicas()?;
-    parameters.finish()?;
+    let replicas = replicas(&mut parameters)?;
 
     let path: Vec<&str> = parts.path.split('/').filter(|part| !part.is_empty()).collect();
     let (master, database) = match (kind, path.as_slice()) {
@@ -157,7 +144,7 @@ fn servers(kind: Kind, secured: bool, parts: &Parts<'_>) -> Result<Contents, Str
         );
     }
     let default_port = if kind == Kind::Sentinel { SENTINEL_PORT } else { SERVER_PORT };
-    let hosts = parts.hosts(default_port)?;
+    let hosts = url::hosts(parts.hosts, Some(default_port), !parts.login.is_empty())?;
     let server = |host: &str, port: u16| {
         let url = format!("redis://{}{host}:{port}/{database}", parts.login);
         url.into_connection_info().map_err(|cause| wrong_part(&cause.to_string()))
@@ -203,7 +190,7 @@ impl<'u> Parts<'u> {
         // An @ after the host belongs to a password with an unescaped /, ? or #, unless it is in a
         // known parameter's value.
         let is_astray = |parameter: &str| match parameter.split_once('=') {
-            Some((name, _)) => name.contains('@') || !Parameters::ALL.contains(&name),
+            Some((name, _)) => name.contains('@') || !PARAMETERS.contains(&name),
             None => true,
         };
         if path.contains('@')
@@ -228,95 +215,25 @@ impl<'u> Parts<'u> {
         let (login, hosts) = authority.split_at(at);
         Ok(Self { login, hosts, path, query })
     }
-
-    fn hosts(&self, default_port: u16) -> Result<Vec<(&'u str, u16)>, String> {
-        let mut hosts = Vec::new();
-        for host in self.hosts.split(',') {
-            let (name, port) = split_port(host);
-            if name.is_empty() {
-                return Err("the host is missing".to_owned());
-            }
-            let port = match port.filter(|port| !port.is_empty()) {
-                None => default_port,
-                Some(port) => port.parse().map_err(|_| self.no_port(port))?,
-            };
-            if hosts.contains(&(name, port)) {
-                return Err(format!("the host {name}:{port} is repeated"));
-            }
-            hosts.push((name, port));
-        }
-        Ok(hosts)
-    }
-
-    fn no_port(&self, text: &str) -> String {
-        if self.login.is_empty() {
-            // The message doesn't quote the text, because it may be a password.
-            "what follows the host is not a port up to 65535 (an @ follows a password)".to_owned()
-        } else {
-            format!("the port {text:?} is not a number up to 65535")
-        }
-    }
 }
 
-struct Parameters(BTreeMap<String, String>);
-
-impl Parameters {
-    const ALL: [&str; 9] = [
-        "prefix",
-        "ca",
-        "cert",
-        "key",
-        "sentinel_user",
-        "sentinel_password",
-        "replicas",
-        "replica_timeout",
-        "db",
-    ];
-
-    fn of(query: &str) -> Result<Self, String> {
-        // Keeps a plus, which the parser would turn into a space.
-        let query = query.replace('+', "%2B");
-        let url = redis::parse_redis_url(&format!("redis://host/?{query}"))
-            .ok_or("there are parameters that can't be read")?;
-        let mut parameters = BTreeMap::new();
-        for (name, value) in url.query_pairs() {
-            if parameters.insert(name.clone().into_owned(), value.into_owned()).is_some() {
-                return Err(format!("the parameter {name:?} is repeated"));
-            }
-        }
-        parameters.remove("");
-        Ok(Self(parameters))
-    }
-
-    fn take(&mut self, name: &str) -> Option<String> {
-        self.0.remove(name)
-    }
-
-    fn replicas(&mut self) -> Result<Option<Replicas>, String> {
-        let (count, limit) = (self.take("replicas"), self.take("replica_timeout"));
-        let Some(count) = count else {
-            return match limit {
-                None => Ok(None),
-                Some(_) => Err("there is replica_timeout without replicas".to_owned()),
-            };
+fn replicas(parameters: &mut Parameters) -> Result<Option<Replicas>, String> {
+    let (count, limit) = (parameters.take("replicas"), parameters.take("replica_timeout"));
+    let Some(count) = count else {
+        return match limit {
+            None => Ok(None),
+            Some(_) => Err("there is replica_timeout without replicas".to_owned()),
         };
-        let count = count
-            .parse()
-            .map_err(|_| format!("replicas={count} is not a number of replicas to wait for"))?;
-        let limit = match limit {
-            None => Replicas::DEFAULT_LIMIT,
-            Some(limit) => duration::parse(&limit)
-                .map_err(|_| format!("replica_timeout={limit} is not a time, like 100ms"))?,
-        };
-        Ok(Some(Replicas { count, limit }))
-    }
-
-    fn finish(self) -> Result<(), String> {
-        match self.0.keys().next() {
-            None => Ok(()),
-            Some(name) => Err(format!("there is an unknown parameter {name:?}")),
-        }
-    }
+    };
+    let count = count
+        .parse()
+        .map_err(|_| format!("replicas={count} is not a number of replicas to wait for"))?;
+    let limit = match limit {
+        None => Replicas::DEFAULT_LIMIT,
+        Some(limit) => duration::parse(&limit)
+            .map_err(|_| format!("replica_timeout={limit} is not a time, like 100ms"))?,
+    };
+    Ok(Some(Replicas { count, limit }))
 }
 
 fn wrong_part(message: &str) -> String {

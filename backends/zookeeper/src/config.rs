@@ -41,7 +41,7 @@ impl Config {
     /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): the URL is malformed. The
     /// message omits the password.
     pub fn new(url: &str) -> Result<Self> {
-        let shown = redact::url(url);
+        let shown = redact::shown(url, &url::PARAMETERS);
         let contents = url::read(url).map_err(|what| {
             let what = redact::hidden_password(url).unwrap_or(&what);
             Error::invalid_url(&shown, what, url::FORM).with_backend(BACKEND)

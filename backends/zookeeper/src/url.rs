@@ -1,7 +1,7 @@
-use std::collections::HashMap;
 use std::time::Duration;
 
-use lockwright_core::backend_util::{percent, split_port};
+use lockwright_core::backend_util::percent;
+use lockwright_core::backend_util::url::{self, Parameters};
 use lockwright_core::duration;
 
 use crate::tls::Security;
@@ -15,6 +15,8 @@ pub(crate) const PREFIX: &str = "/lockwright";
 
 pub(crate) const FORM: &str = "zookeeper:[user:password@]host[:port],host[:port],…[/chroot][?prefix=/lockwright&tick=2s], \
      or with TLS zookeeper+tls:[user:password@]host:port,…[/chroot]?ca=FILE[&cert=FILE&key=FILE]";
+
+pub(crate) const PARAMETERS: [&str; 5] = ["prefix", "tick", "ca", "cert", "key"];
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Contents {
@@ -56,40 +58,15 @@ pub(crate) fn read(url: &str) -> Result<Contents, String> {
     let login = login.map(self::login).transpose()?;
     let hosts = self::hosts(hosts, login.is_some(), secured)?;
     let chroot = path("chroot", chroot.trim_end_matches('/'))?;
-    let prefix = PREFIX.to_owned();
-    let mut contents = Contents { hosts, login, chroot, prefix, tick: None, tls: None };
-    let (mut seen, mut files) = (Vec::new(), HashMap::new());
-    for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
-        let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-        if seen.contains(&name) {
-            return Err(format!("the parameter {name:?} is listed twice"));
-        }
-        seen.push(name);
-        let value = percent::decode(value)
-            .ok_or_else(|| format!("the percent-encoding of {name:?} can't be undone"))?;
-        match name {
-            "prefix" => contents.prefix = value,
-            "tick" => {
-                contents.tick = Some(
-                    duration::parse(&value)
-                        .ok()
-                        .filter(|tick| is_tick(*tick))
-                        .ok_or_else(|| format!("tick={value} is not a time, like 2s"))?,
-                );
-            }
-            "ca" | "cert" | "key" => {
-                files.insert(name, value);
-            }
-            _ => {
-                return Err(format!(
-                    "the parameter {name:?} is unknown (use prefix, tick, ca, cert, key)"
-                ));
-            }
-        }
-    }
-    contents.prefix = self::prefix(&contents.prefix)?;
-    contents.tls = Security::take(|name| files.remove(name), secured)?;
-    Ok(contents)
+    let mut parameters = Parameters::parse(query, &PARAMETERS)?;
+    let prefix = self::prefix(parameters.take("prefix").as_deref().unwrap_or(PREFIX))?;
+    let tick = |text: String| {
+        let tick = duration::parse(&text).ok().filter(|tick| is_tick(*tick));
+        tick.ok_or_else(|| format!("tick={text} is not a time, like 2s"))
+    };
+    let tick = parameters.take("tick").map(tick).transpose()?;
+    let tls = Security::take(|name| parameters.take(name), secured)?;
+    Ok(Contents { hosts, login, chroot, prefix, tick, tls })
 }
 
 pub(crate) fn is_tick(tick: Duration) -> bool {
@@ -97,50 +74,22 @@ pub(crate) fn is_tick(tick: Duration) -> bool {
 }
 
 fn login(login: &str) -> Result<String, String> {
-    let (user, password) = login.split_once(':').ok_or("there is a user without a password")?;
-    if user.is_empty() || password.is_empty() {
-        return Err("the user or the password is empty".to_owned());
+    let (user, password) = url::login(login)?;
+    if password.is_empty() {
+        return Err("the password is empty".to_owned());
     }
-    match (percent::decode(user), percent::decode(password)) {
-        // The servers would end the user name at the colon.
-        (Some(user), _) if user.contains(':') => Err("the user has a colon".to_owned()),
-        (Some(user), Some(password)) => Ok(format!("{user}:{password}")),
-        _ => Err("the percent-encoding of the user or password can't be undone".to_owned()),
+    // The servers would end the user name at the colon.
+    if user.contains(':') {
+        return Err("the user has a colon".to_owned());
     }
+    Ok(format!("{user}:{password}"))
 }
 
 fn hosts(text: &str, has_login: bool, secured: bool) -> Result<Vec<String>, String> {
-    let mut hosts = Vec::new();
-    for host in text.split(',') {
-        let (name, port) = split_port(host);
-        if name.is_empty() {
-            return Err("the host is missing".to_owned());
-        }
-        let port = match port {
-            None | Some("") if secured => {
-                return Err("the port is missing: none is the usual one for TLS".to_owned());
-            }
-            None | Some("") => PORT,
-            Some(port) => match port.parse() {
-                Ok(port) if port > 0 => port,
-                _ if has_login => return Err(format!("the port {port:?} is not a port")),
-                // Don't quote the text, because it may be a password.
-                _ => {
-                    return Err(
-                        "the text after the host is not a port (a password must be followed \
-                                by an @)"
-                            .to_owned(),
-                    );
-                }
-            },
-        };
-        let host = format!("{name}:{port}");
-        if hosts.contains(&host) {
-            return Err(format!("the host {host} is listed twice"));
-        }
-        hosts.push(host);
-    }
-    Ok(hosts)
+    // Servers have no usual port for TLS.
+    let default_port = (!secured).then_some(PORT);
+    let hosts = url::hosts(text, default_port, has_login)?;
+    Ok(hosts.into_iter().map(|(name, port)| format!("{name}:{port}")).collect())
 }
 
 fn path(what: &str, text: &str) -> Result<String, String> {

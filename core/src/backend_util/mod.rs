@@ -10,6 +10,7 @@ pub mod queue_admission;
 mod recent_names;
 mod subscribers;
 pub mod tls;
+pub mod url;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -23,16 +24,6 @@ pub use subscribers::Subscribers;
 /// Locks a mutex, even if another thread panicked while it held the mutex.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Splits `host:port`. An IPv6 address keeps its brackets.
-pub fn split_port(address: &str) -> (&str, Option<&str>) {
-    let end = match address.rfind(']') {
-        Some(bracket) => bracket + 1,
-        None => address.find(':').unwrap_or(address.len()),
-    };
-    let (host, port) = address.split_at(end);
-    (host, port.strip_prefix(':'))
 }
 
 #[cfg(test)]

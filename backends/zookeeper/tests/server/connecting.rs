@@ -25,7 +25,7 @@ fn url_errors_name_the_problem_without_secrets() {
         (format!("zookeeper:u:{SECRET}/x@a"), "%2F"),
         (format!("zookeeper:u:{SECRET}?x@a"), "%3F"),
         (format!("zookeeper:u:{SECRET}#x@a"), "%23"),
-        (format!("zookeeper:u:{SECRET}%4@a"), "percent-encoding"),
+        (format!("zookeeper:u:{SECRET}%4@a"), "percent-encoded"),
         (format!("zookeeper:u%3Au:{SECRET}@a"), "has a colon"),
         ("zookeeper:u@a".to_owned(), "without a password"),
         ("zookeeper:u:@a".to_owned(), "is empty"),

@@ -30,19 +30,20 @@ pub(crate) struct AcquireSteps<'a> {
     pub(crate) shared: &'a Arc<Shared>,
     pub(crate) claim: &'a Claim,
     pub(crate) waits: bool,
-    /// True if the oldest key in the range of the name `a` is in another queue: with raw names, the
-    /// keys of `a/b` are in that range. Then the client puts its key although the range isn't
-    /// empty.
+    /// True if the oldest key in the name's range belongs to another name: with raw names, the
+    /// range of `a` contains the keys of `a/b`. Then the client puts its key although the range
+    /// isn't empty.
     pub(crate) must_queue: bool,
-    /// The number of deletions that were reported before the request.
+    /// The number of key deletions that the watch reported before the request. Later deletions wake
+    /// the waiter.
     deletions: usize,
     /// True if the watch was active before the request. Otherwise, the waiter polls.
     is_watched: bool,
     begun: BootInstant,
 }
 
-/// Acquires the lock or joins its queue. If the future is dropped, a release or the removal of
-/// overdue claims deletes the claim's key.
+/// Acquires the lock or joins its queue. If the future is dropped, the claim's key stays until the
+/// claim is released or overdue (`lease_tasks.rs`).
 pub(crate) async fn acquire(
     shared: &Arc<Shared>,
     claim: &Claim,
@@ -123,8 +124,8 @@ impl AcquireSteps<'_> {
         Step::Done(AcquireOutcome::Busy(busy(owner, is_unsure)))
     }
 
-    /// Forgets the claim. If `is_unsure`, first puts a tombstone, so that etcd rejects a late
-    /// request.
+    /// Forgets the claim. If `is_unsure`, first puts a tombstone, so that etcd rejects the claim's
+    /// late requests.
     pub(crate) async fn give_up(&self, is_unsure: bool) -> Result<()> {
         let (shared, claim) = (self.shared, self.claim);
         if let Some(place) = shared.registry.place(claim).filter(|_| is_unsure) {
@@ -217,8 +218,7 @@ impl AcquireSteps<'_> {
         let (owner, previous, waiters) = if keys.all(|key| is_in_queue(&queue, key)) {
             (first, previous, waiters)
         } else {
-            // With raw names, keys of `a/b` are in the range of `a`. The reply contains such a key,
-            // so read the whole queue.
+            // The reply contains another name's key (see `must_queue`), so read the whole queue.
             let all = shared.queue(name, Some(&place.lease)).await?;
             let is_before = |other: &&QueueKey| other.created < place.created;
             let previous = all.places.iter().rfind(is_before).cloned();
@@ -234,12 +234,13 @@ impl AcquireSteps<'_> {
         self.wait_or_leave(place, std::slice::from_ref(&owner), &[way]).await
     }
 
-    /// Keeps the claim in the queue. Deletes the claim's key instead, if the claim doesn't wait, or
-    /// if `before`, the entries ahead of it, contains one of these:
+    /// Keeps the claim in the queue behind the entries `before`, to wait for the keys in `way`.
+    /// Deletes the claim's key instead in these cases:
     ///
-    /// - a first entry of another kind
-    /// - an earlier key of the claim, on another lease; with two keys, the claim would wait for
-    ///   itself, so it uses the earlier one
+    /// - The claim doesn't wait.
+    /// - The first entry has another lock type.
+    /// - An entry is an earlier key of the claim, on another lease. With both keys, the claim would
+    ///   wait for itself.
     pub(crate) async fn wait_or_leave(
         &self,
         Place { lease, key, created, .. }: &Place,
@@ -264,7 +265,7 @@ impl AcquireSteps<'_> {
         }
         shared.wakeups.subscribers.waits(&claim.name);
         let mut busy = busy(owner, true);
-        // A fixed claim's lease is renewed only when its waiter polls (see `keep_fixed`).
+        // Poll when a fixed claim's lease is due: no task renews the lease (`keep_fixed`).
         let until_due = || lease.due().saturating_since(shared.clock.now());
         let intervals = [(!self.is_watched).then_some(POLL), lease.is_fixed.then(until_due)];
         busy.retry_after = intervals.into_iter().flatten().min();

@@ -80,8 +80,8 @@ impl AcquireSteps<'_> {
         }
     }
 
-    /// Puts the key. With a `snapshot`, the put fails if a key was added to the queue since the
-    /// snapshot, or if the reader whose fence this claim takes has changed.
+    /// Puts the key. With a `snapshot`, the put fails if the queue has a newer key, or if the key
+    /// of the reader whose fence this claim takes has changed.
     async fn put(
         &mut self,
         lease: &Arc<Lease>,

@@ -49,7 +49,8 @@ const NEARLY_FULL_PERCENT: i64 = 90;
 
 const WRITES: usize = 5;
 
-/// A write is slow if it takes longer than a sixth of etcd's shortest lease TTL.
+/// A write is slow above a sixth of etcd's shortest lease TTL: about a quarter of the election
+/// timeout.
 const SLOW_PART: u32 = 6;
 
 pub(crate) async fn examine(shared: &Shared) -> Vec<Finding> {

@@ -41,8 +41,8 @@ pub(crate) enum ErrorClass {
     Unsure,
 }
 
-/// etcd's error messages, with the class, kind and text that Lockwright gives them. With the kind
-/// `None`, the request may have had an effect, unless the class is `NoLease`.
+/// etcd's error messages, with the class, kind and text that Lockwright gives them. Without a kind,
+/// the request may have had an effect, so its `Effect` decides the kind. `NoLease` needs no kind.
 const REFUSALS: [(&str, ErrorClass, Option<ErrorKind>, &str); 19] = [
     ("lease not found", NoLease, None, ""),
     ("permission denied", Refused, Some(Denied), NO_PERMISSION),

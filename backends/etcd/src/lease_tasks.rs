@@ -1,4 +1,5 @@
-//! Tasks that renew leases and remove overdue claims: neither repeated nor renewed in time.
+//! Tasks that renew leases and remove overdue claims, which the caller neither repeats nor renews
+//! in time.
 
 use std::sync::Arc;
 

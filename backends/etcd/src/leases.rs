@@ -36,8 +36,8 @@ struct State {
     /// The server keeps the lease for at least one TTL from this time.
     proven: BootInstant,
     answered: Option<KeptAlive>,
-    /// The tokens of claims by their keys, including those whose request may still arrive. A key is
-    /// made of the name and, unless the claim is exclusive, the token.
+    /// The claims' tokens, by name and, unless the claim is exclusive, token. A claim whose request
+    /// may still arrive is included.
     claims: HashMap<(LockName, Option<Token>), Token>,
     is_retired: bool,
     closes: BootInstant,
@@ -144,7 +144,6 @@ impl Lease {
         lock(&self.state).accepts(&key, now)
     }
 
-    /// Adds a claim if the lease [accepts](Self::accepts) it.
     pub(crate) fn admit(&self, claim: &Claim, now: BootInstant) -> bool {
         let mut state = lock(&self.state);
         let key = key(&claim.name, claim.token, claim.mode);

@@ -49,14 +49,15 @@ impl Shared {
                     Err(RequestError::Failed(failure)) => return Err(failure),
                 }
             }
-            // The lease's task may have ended since the search.
+            // Since the search, the lease may have ended, or got another claim with this key.
             if lease.admit(claim, self.clock.now()) {
                 return Ok(lease);
             }
         }
     }
 
-    /// Creates a lease: a shared one with the id of the `request`, or a fixed one.
+    /// Creates a lease with the id of the `request`, for several claims. Without a request, creates
+    /// a fixed lease.
     pub(crate) async fn grant_lease(
         &self,
         seconds: u64,

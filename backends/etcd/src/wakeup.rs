@@ -163,9 +163,9 @@ async fn watch(
     }
 }
 
-/// Returns the revision from which a new watch resumes. After an event, the store's revision would
-/// be too high, because further events up to it may still arrive. For the creation response of a
-/// resumed watch, returns `None`, because the missed events arrive later.
+/// Returns the revision from which a new watch resumes. The last event's revision counts, not the
+/// store's, because events up to the store's revision may still arrive. For the creation response
+/// of a resumed watch, returns `None`, because the missed events arrive later.
 fn next_revision(response: &WatchResponse, next: Option<i64>) -> Option<i64> {
     let latest = match response.events().last() {
         Some(event) => event.kv()?.mod_revision(),
@@ -193,7 +193,7 @@ fn created(shared: &Shared, response: &WatchResponse, next: &mut Option<i64>) ->
     }
     shared.wakeups.is_active.send_replace(true);
     if is_resumed {
-        // Wake all waiters before the missed events arrive.
+        // The missed events follow, but a waiter's own request finds a free lock sooner.
         shared.wakeups.subscribers.wake_all();
     }
     !has_gone_back

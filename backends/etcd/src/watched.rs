@@ -9,12 +9,12 @@ use lockwright_core::backend_util::{Subscribers, lock};
 use lockwright_core::{LockName, Token};
 use tokio::sync::watch;
 
-/// The polling interval of a waiter. It is long, because the watch reports each deletion, and a new
-/// watch wakes all waiters.
+/// The polling interval of a waiter while the watch is active. The interval is long, because the
+/// watch reports each deletion, and a new watch wakes all waiters.
 pub(crate) const SLOW_POLL: Duration = Duration::from_secs(10);
 
-/// The number of remembered deletions. They are needed because the watch may report a deletion
-/// before the client has the response to the request that put or read the key.
+/// The number of remembered deletions: the watch may report a deletion before the client has the
+/// response to the request that put or read the key.
 const RECENT: usize = 4_096;
 
 #[derive(Debug)]
@@ -31,7 +31,7 @@ struct State {
     /// Tokens and creation revisions of held keys. A later hold may have the same key, but has a
     /// higher revision.
     held: HashMap<Vec<u8>, (Token, i64)>,
-    /// Deleted keys, and the revisions of the deletions.
+    /// Deleted keys, and the deletions' revisions.
     recent: VecDeque<(Vec<u8>, i64)>,
     /// The number of deletions that are no longer in `recent`.
     forgotten: usize,
@@ -107,7 +107,7 @@ impl Wakeups {
         self.subscribers.wake_all();
     }
 
-    /// Forgets the deletions. Their revisions mean nothing once the store's revision has gone back.
+    /// Forgets the deletions, whose revisions mean nothing once the store's revision has gone back.
     pub(crate) fn forget_deletions(&self) {
         let mut state = lock(&self.state);
         state.forgotten += state.recent.len();

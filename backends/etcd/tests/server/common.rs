@@ -34,7 +34,7 @@ pub(crate) async fn entries(cluster: &Cluster, name: &str) -> usize {
     queue(cluster, name).await.len()
 }
 
-/// The ends of other programs' keys, as in Go's `concurrency`.
+/// The last parts of other programs' keys. Go's `concurrency` appends the lease's id.
 pub(crate) const ALIENS: &[&str] = &["1f"];
 
 pub(crate) async fn put_alien(cluster: &Cluster, key: &str) -> String {

@@ -161,9 +161,9 @@ async fn a_queue_is_read_as_it_was_at_one_moment() {
     proxy.set(Traffic::Delay(delay));
     let asked = name("long");
     let (inspection, ()) = tokio::join!(etcd.inspect(&asked), async {
-        // After this time, the first page is in flight to the client.
+        // After this time, the first page is in flight.
         sleep(delay * 2).await;
-        // One transaction put these keys, so they have the same age.
+        // One transaction put these keys, so all are the second-oldest.
         let second =
             TxnOp::delete("lockwright/long/0000", Some(DeleteOptions::new().with_prefix()));
         client.txn(Txn::new().and_then([second])).await.unwrap();

@@ -83,8 +83,7 @@ async fn release_by_token_never_ends_the_next_hold() {
         assert_eq!(now, [key], "the next one was ended");
         etcd.release(&later, ReleaseMode::Plain).await.unwrap();
         // A round counts if the far client found the key before the other client deleted it, and
-        // then deleted nothing. A repeated deletion reports `Released`, so such a round doesn't
-        // count.
+        // then reports `NotHeld`. After a repeated deletion, the far client reports `Released`.
         let was_between = took >= delay * 3 && own == ReleaseOutcome::Released;
         if was_between && ended.unwrap() == ReleaseOutcome::NotHeld {
             return;

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use lockwright_core::{BootInstant, Fence, Granted, Holder, Identity, Mode, Token};
 
-/// The holds and the queue of one name. Another lock type may use a name without holds and waiters.
+/// The holds and the queue of one name. Without holds and waiters, another lock type may use the
+/// name.
 #[derive(Default)]
 pub(crate) struct Row {
     first: Option<Held>,
@@ -103,7 +104,8 @@ impl Row {
         (!present.is_of_the_kind_of(mode)).then_some(present)
     }
 
-    /// Returns whether a claim can be granted. Only readers may overtake, and only waiting readers.
+    /// Returns whether a claim can be granted. Only a reader may overtake waiters, if all of these
+    /// are readers.
     pub(crate) fn admits(&self, token: Token, mode: Mode) -> bool {
         let fits = match mode {
             Mode::Exclusive => self.first.is_none(),
@@ -139,7 +141,7 @@ impl Row {
         }
     }
 
-    /// Returns the highest fence of the holds. Permits have no fence.
+    /// Returns the highest fence of the holds.
     pub(crate) fn fence(&self) -> Option<Fence> {
         let last = |hold: &Held| hold.fence + u64::from(hold.fences) - 1;
         self.holds().filter(|hold| hold.has_fence()).map(last).max().map(Fence::new)

@@ -45,7 +45,6 @@ impl Reply {
     }
 }
 
-/// Parses the reply to a command that only reads.
 pub(crate) fn read<T: FromRedisValue>(answer: Value) -> Result<T> {
     T::from_redis_value(answer).map_err(|cause| odd_answer(Effect::Reads, cause))
 }
@@ -58,7 +57,7 @@ pub(crate) fn released(answer: Value) -> Result<ReleaseOutcome> {
     }
 }
 
-/// The lock in a lock's key, or a description of other data there.
+/// The state of a lock, or a description of other data in the lock's key.
 pub(crate) type Found = std::result::Result<Inspection, String>;
 
 pub(crate) fn found(name: &LockName, answer: Value) -> Result<Found> {
@@ -172,7 +171,8 @@ fn mode(text: &str) -> Option<Mode> {
     }
 }
 
-/// Separates an identity from its election value. Neither contains control characters.
+/// Separates an identity from the client's value in an election. Neither contains control
+/// characters.
 const VALUE: char = '\u{1f}';
 
 pub(crate) fn identity_text(identity: &Identity) -> String {

@@ -39,7 +39,7 @@ impl DistributedLock for Redis {
 
     async fn swap(&self, from: Token, to: &Claim) -> Result<AcquireOutcome> {
         let attempt = self.take_over(from, to).await;
-        // A released grant is a loss: the hold of `from` has ended.
+        // If too few replicas acknowledge the grant, `counted` releases it, so the hold is lost.
         self.counted(to, attempt, ErrorKind::Lost(Reason::Gone)).await
     }
 
@@ -50,7 +50,7 @@ impl DistributedLock for Redis {
     async fn release(&self, claim: &Claim, release_mode: ReleaseMode) -> Result<ReleaseOutcome> {
         let ended = self.end(claim, release_mode).await;
         if ended.is_ok() {
-            // The client never reuses a released token.
+            // No claim with this token follows, so `given_up` needn't reject one.
             self.given_up.settled(claim.token);
         }
         ended.map_err(|error| self.named(error).with_name(&claim.name))
@@ -245,7 +245,7 @@ impl Redis {
         self.given_up.settled(claim.token);
         match ended {
             ReleaseOutcome::Released => replicas::given_back(&cause, released),
-            // After a failover, the reply may come from another server.
+            // After a failover, another server may have replied, so the grant may still exist.
             ReleaseOutcome::NotHeld => cause,
         }
     }

@@ -62,7 +62,7 @@ impl FencedScript {
     /// - [`Denied`](ErrorKind::Denied), [`Unavailable`](ErrorKind::Unavailable): the server rejects
     ///   the request.
     /// - [`Indeterminate`](ErrorKind::Indeterminate): the script may have run, or failed midway
-    ///   (the source has its message). Retry only if it may run twice.
+    ///   (the error's source has the script's message). Retry only if the script may run twice.
     ///
     /// # Cancel safety
     /// If the future is dropped, the script may have run, or may run later.

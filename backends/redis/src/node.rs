@@ -2,9 +2,9 @@
 //!
 //! # Incarnations
 //!
-//! After a loss of its data, a node must not vote until all lost holds have expired: for one
-//! largest TTL. So each node stores an [`Incarnation`]: a random identity that is lost with the
-//! data.
+//! After a loss of its data, a node must not vote until all lost holds have expired: for the
+//! largest TTL of all clients. So each node stores an [`Incarnation`]: a random identity that is
+//! lost with the data.
 //!
 //! Requests for votes and renewals carry the incarnation that the client read. If the node has
 //! another incarnation, it replies [`Vote::WrongIncarnation`]; comparison and vote are one atomic
@@ -36,7 +36,7 @@ use crate::servers::Servers;
 use crate::topology::{Topology, Whereabouts};
 use crate::{Config, Redis, profile_of};
 
-/// The identity of a node's data. It is lost with the data.
+/// The identity of a node's data, lost with the data.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Incarnation {
     /// The server's run id: new at each restart, the same at all addresses of one server.
@@ -45,10 +45,10 @@ pub struct Incarnation {
     pub data: String,
     /// The value on the server, which scripts compare byte by byte.
     pub text: String,
-    /// Set if the node may vote. A new node is [admitted](Node::admit) one largest TTL after a
-    /// client first read it.
+    /// Set if the node may vote. A client [admits](Node::admit) a new node `largest_ttl` after the
+    /// client first read its incarnation.
     pub votes: bool,
-    /// The largest TTL of the fleet.
+    /// The largest TTL of the quorum's clients.
     pub largest_ttl: Duration,
 }
 
@@ -179,8 +179,8 @@ struct Looked {
 }
 
 impl RedisNode {
-    /// Creates the node at `config`, in a fleet whose TTLs are at most `largest_ttl`. It connects
-    /// in the background, so an unreachable server is no error.
+    /// Creates the node at `config`, for TTLs up to `largest_ttl`. The node connects in the
+    /// background, so an unreachable server is no error.
     ///
     /// # Errors
     /// [`InvalidConfig`](ErrorKind::InvalidConfig): a setting is out of range or unsuitable for a

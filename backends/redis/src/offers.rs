@@ -8,8 +8,8 @@
 //! # Start of the hold
 //!
 //! The server reports when it queued the claim and when it made the offer. The hold starts at the
-//! claim's sending time plus the difference of the two (less 1 % for clock drift), but at the
-//! latest when the offer arrives. With Sentinel and in a Cluster, the times may be of different
+//! claim's sending time plus the time between queueing and offer (less 1 % for clock drift), but at
+//! the latest when the offer arrives. With Sentinel and in a Cluster, the times may be of different
 //! clocks, so the client sends the claim again.
 //!
 //! # Expiry
@@ -126,7 +126,6 @@ impl Offers {
                 waiting.remove(&token);
                 (Some(start.min(received)), Some(life))
             }
-            // The start is unknown, the offer precedes the queued claim, or `ask_again` is set.
             // Only a new request can confirm the offer.
             _ => (Some(received), Some(Duration::ZERO)),
         };

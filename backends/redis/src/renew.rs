@@ -122,7 +122,7 @@ impl Batch {
         let Some(first) = lost.first() else { return };
         let mut notes = redis::cmd("MGET");
         notes.arg(&lost);
-        // The other half is for returning the renewals.
+        // Leave half of the time for returning the renewals.
         let half = self.effect.limit(Duration::MAX) / 2;
         let effect = Effect::ChangesBy(Instant::now() + half);
         let notes = servers.command(first, None, &notes, effect).await;

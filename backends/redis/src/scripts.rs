@@ -16,7 +16,6 @@ pub(crate) struct Script {
     hash: String,
 }
 
-/// A script with its input, and the effect of running it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Call<'c> {
     script: &'c Script,

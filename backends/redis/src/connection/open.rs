@@ -55,7 +55,7 @@ impl Link {
             return Err(Failure::unavailable(message));
         }
         // Wake-ups since the end of the last connection were lost. A separate task wakes the
-        // waiters, because this task holds `connecting`.
+        // waiters, because this task has locked `connecting`, which they may need.
         if !self.is_waiting {
             let link = Arc::clone(self);
             self.shared.runtime.spawn(async move { link.shared.wakeups.subscribers.wake_all() });

@@ -56,7 +56,7 @@ local function queue_claim(left, is_shared)
   if extends_meta then
     redis.pcall('PEXPIRE', KEYS[6], 2 * patience)
   end
-  -- LPOS doesn't find the token if the record was obsolete.
+  -- If the record was obsolete, LPOS doesn't find the token, and RPUSH adds the token.
   local before = not is_new and redis.call('LPOS', KEYS[4], token) or redis.call('RPUSH', KEYS[4], token) - 1
   if is_new and before > 0 and time[2] % 4 == 0 then
     -- A quarter of the new claims remove expired waiters from a random part of the queue.
@@ -76,12 +76,11 @@ local function queue_claim(left, is_shared)
             redis.call('HDEL', KEYS[6], tokens[i])
           end
         end
-        -- LREM takes longer in a long queue.
+        -- LREM takes longer in a long queue, so remove fewer waiters.
       until removed == removed_before or removed * before > 100000
     end)
     before = before - removed
   end
-  -- The claim is queued even if PEXPIRE fails.
   if extends_queue then
     redis.pcall('PEXPIRE', KEYS[4], 2 * patience)
   end

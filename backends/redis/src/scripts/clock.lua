@@ -25,7 +25,7 @@ local function live_as_long(holders, at)
   end
 end
 
--- Sets a hold's expiry. Extends the TTL of `holders` first: if that were too short, time_of()
+-- Sets a hold's expiry. Extends the TTL of `holders` first, because with too short a TTL, time_of()
 -- would be ahead of the clock.
 local function expire_in(holders, token, life, at)
   local expires = at + 1 + life

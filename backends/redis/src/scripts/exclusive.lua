@@ -35,7 +35,7 @@ local function write_counter(key, last, marked_until, life)
   redis.call('SET', key, text(last) .. mark, 'PX', text(life))
 end
 
--- Writes the highest fence. Its key outlives a hold of `life` ms.
+-- Writes the highest fence. The counter outlives a hold of `life` ms.
 local function count_fences(key, last, marked_until, now, life)
   if marked_until < now then
     marked_until = 0

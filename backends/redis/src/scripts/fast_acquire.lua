@@ -17,8 +17,8 @@ elseif taken then
   if is_number and counted >= bound and counted < bound + 86400000000 then
     return counted
   end
-  -- Set a counter below the bound to the server's time. The others here are far ahead of the clock.
-  -- With an unusable counter, the acquire is undone below.
+  -- Set a counter below the bound to the server's time. Keep a counter far ahead of the clock. With
+  -- an unusable counter, the acquire is undone below.
   if is_number and counted > 0 and counted < 9007199254740992 then
     local last, life, done = counted, nil, nil
     if counted < bound then
@@ -30,7 +30,7 @@ elseif taken then
         done = redis.pcall('SET', KEYS[2], last, 'PX', life)
       end
     else
-      -- A counter far ahead never falls below the bound, so its expiry is extended here.
+      -- No fast acquire rewrites a counter far ahead, so extend its expiry here.
       life = math.max(ARGV[2] + 0, math.ceil((last - bound) / 1000)) + 604800000
       done = redis.pcall('PTTL', KEYS[2])
       if type(done) == 'number' and done < life then

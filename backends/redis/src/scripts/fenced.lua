@@ -9,7 +9,7 @@ do
     if highest and not string.match(highest, '^%d+$') then
         return redis.error_reply('LOCKWRIGHTNOFENCE the value is not a fence')
     end
-    -- Both are below 2^53, so comparing doubles is exact.
+    -- Fences are below 2^53, so comparing doubles is exact.
     if highest and tonumber(highest) > tonumber(ARGV[1]) then
         return redis.error_reply('LOCKWRIGHTSUPERSEDED ' .. highest)
     end

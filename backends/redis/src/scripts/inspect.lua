@@ -1,7 +1,7 @@
 -- Describes locks.
 --
--- KEYS  for each name: lock, fence, queue, holders, meta; or only one lock in a moving slot: the
---       answer then lacks all that is in other keys
+-- KEYS  for each name: lock, fence, queue, holders, meta; or, in a moving slot, one lock's key: the
+--       answer then lacks the other keys' data
 --
 -- Returns for each name one of
 --   'free', counter, waiters

@@ -162,7 +162,7 @@ local function holders_of(lock, fence, holders, meta, micros)
     pcall(function()
       local left = live_as_long(holders, at)
       if left then
-        -- The lock's key lasts as long as the last holder, so that other libraries wait no longer.
+        -- The lock's key ends with the last holder, because other libraries wait for that key.
         call('PEXPIRE', lock, text(left))
       else
         call('DEL', lock)

@@ -20,7 +20,7 @@ local function get_string(key)
   return value
 end
 
--- A fence counter expires a week after its last hold has ended and the clock has reached it.
+-- A fence counter expires a week after its last hold has ended and the clock has reached its value.
 local IDLE_FENCE = 604800000
 
 -- Returns 'held' or 'broken' if the value is an exclusive hold of the token, else nil.

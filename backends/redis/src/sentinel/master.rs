@@ -129,7 +129,7 @@ impl<'c> Sentinels<'c> {
 
     pub(super) fn ask_all(self) -> JoinSet<(String, Result<Master, Failure>)> {
         let mut asked = JoinSet::new();
-        // The other half is for a second query.
+        // Keep half of the limit for a second query.
         let limit = self.limit / 2;
         for sentinel in self.sentinels {
             let (sentinel, name) = (sentinel.clone(), self.name.to_owned());
@@ -152,7 +152,7 @@ impl<'c> Sentinels<'c> {
 fn unnamed(failures: Vec<Failure>) -> Failure {
     let kinds = failures.iter().map(|failure| failure.kind);
     let kind = kinds.max_by_key(|kind| match kind {
-        // If a Sentinel doesn't know the name, a login can't be the reason.
+        // A Sentinel that doesn't know the name has accepted the login, so report the wrong name.
         ErrorKind::InvalidConfig => 2,
         ErrorKind::Unavailable => 0,
         _ => 1,
@@ -167,8 +167,8 @@ fn is_majority(named: &[Master], sentinels: usize) -> bool {
 }
 
 /// Returns whether a majority of Sentinels has named a master, and the newest election isn't older
-/// than `latest`. If not, even after the last reply, the caller uses all replies: reset Sentinels
-/// count elections from zero.
+/// than `latest`. If this is still false after the last reply, the caller uses all replies, because
+/// reset Sentinels count elections from zero.
 fn are_enough(named: &[Master], sentinels: usize, latest: u64) -> bool {
     is_majority(named, sentinels) && named.iter().any(|master| master.epoch >= latest)
 }

@@ -33,15 +33,15 @@ pub(crate) async fn acquire(
     let begun = shared.clock.now();
     let mut session = None;
     let mut answer = attempt(shared, claim, wait, begun, &mut session).await;
-    // The session ended while it was idle, or the claim's place ended with it. Use a new session.
+    // If the session has ended, or was given up and lacks the claim, retry in a new session.
     if answer.is_err() && session.take().is_some_and(|session| is_stale(shared, claim, &session)) {
         answer = attempt(shared, claim, wait, begun, &mut session).await;
     }
     answer.map_err(|error| maybe_indeterminate(shared, claim, error))
 }
 
-/// Sends the claim in its session, or in a new one. Stores that session in `used`, unless the claim
-/// is held.
+/// Sends the claim in its session, or in another one. Stores the session in `used` for a retry,
+/// unless the claim is held: a hold ends with its session.
 async fn attempt(
     shared: &Arc<Shared>,
     claim: &Claim,
@@ -109,13 +109,14 @@ impl Acquire<'_> {
         // other waiters.
         let trusted = self.session.trusted().await;
         trusted.map_err(|cause| error(ErrorKind::Unavailable, cause.message()))?;
-        // Register the claim before its node exists, so that the node can be removed.
+        // Register the claim before its node exists, so that an overdue claim's node is removed.
         let end = self.shared.end_of_wait(self.claim);
         self.shared.registry.enter(self.claim, Place::new(&self.session), end);
         self.enqueue(parent_is_missing).await
     }
 
-    /// Returns the outcome or, if the claim can be granted, whether the queue's node is missing.
+    /// Returns the outcome, or `Continue` if the claim can be granted: true if the queue's node is
+    /// missing.
     async fn check_queue(&self) -> Result<ControlFlow<AcquireOutcome, bool>> {
         let client = &self.session.client;
         let looking = || client.list_children(&self.queue_path);
@@ -129,7 +130,7 @@ impl Acquire<'_> {
         if queue_admission::admits(&modes(&queue), self.claim.mode) {
             return Ok(ControlFlow::Continue(false));
         }
-        // The session's server may lag behind, so bring it up to date and read again.
+        // The session's server may lag behind, so sync and read again.
         let sync = || client.sync(&self.queue_path);
         self.session.read(sync).await.map_err(|failure| failure.error(Effect::Reads))?;
         let queue = self.read_queue().await?;
@@ -406,7 +407,7 @@ impl Acquire<'_> {
                 let (is_held, session) = (place.is_held || is_held, Arc::clone(&place.session));
                 let place = Place { node: Some(own.clone()), is_held, ..place };
                 shared.registry.enter(claim, place, end);
-                // If the session ended before, `give_up` didn't see this hold.
+                // If the session ended before `enter`, `give_up` didn't see this hold.
                 if is_held && session.is_over() {
                     shared.registry.leave(claim);
                     return Err(lost(Reason::SessionEnded));

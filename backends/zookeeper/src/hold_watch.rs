@@ -11,15 +11,14 @@ use zookeeper_client as zk;
 /// sends all watched paths. With more than 128 KiB of them, it can't reconnect the session.
 pub(crate) const MOST_BYTES: usize = 112 * 1024;
 
-/// The bytes that are reserved for the paths that waiters watch.
 const BYTES_FOR_WAITERS: usize = 16 * 1024;
 
 /// A watch on a hold's node, set when a renewal reads the node. Later renewals read the node only
 /// after a change or a reconnect.
 ///
-/// A server sends a change's event before its responses to later requests. So a proof without an
-/// event shows that the node is unchanged. After a reconnect, the client library sets the watches
-/// again. As a precaution, the next renewal reads the node too.
+/// A server sends a change's event before its responses to later requests. So if no event came
+/// before a proof that the session lives, the node is unchanged. After a reconnect, the client
+/// library sets the watches again. As a precaution, the next renewal reads the node too.
 #[derive(Default)]
 pub(crate) struct HoldWatch(Mutex<State>);
 

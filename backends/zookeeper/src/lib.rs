@@ -12,8 +12,8 @@
 //!
 //! A lock is a queue of ephemeral sequential nodes with the layout of Curator's
 //! `InterProcessMutex`. Lockwright and Curator exclude each other, as do Lockwright and kazoo's
-//! `Lock` with `extra_lock_patterns=["-lock-"]`. For both, Lockwright's readers and permit holders
-//! are exclusive.
+//! `Lock` with `extra_lock_patterns=["-lock-"]`. To Curator and kazoo, Lockwright's readers and
+//! permit holders are exclusive.
 //!
 //! # Connecting
 //!
@@ -192,7 +192,7 @@ fn profile_within(limits: &Limits) -> Profile {
     profile.modes = Modes { exclusive: true, shared: true, permits: true };
     profile.scope = Scope::Network;
     profile.fencing = Fencing::Strict;
-    // An acquire without a wait first reads the queue, which costs an additional request.
+    // Without a wait, an acquire reads the queue before it queues: one more request.
     profile.queues_at_once = true;
     profile.order = Order::Fifo;
     profile.wake_up = WakeUp::Push;

@@ -66,7 +66,7 @@ async fn shortest(config: &Config) -> Result<(Duration, Duration)> {
     loop {
         match connect(config, asked).await {
             Ok(session) => return Ok((asked, session.session_timeout())),
-            // On a slow network, a short session expires while it is created. Try a longer one.
+            // On a slow network, only a longer session can be created.
             Err(cause) if asked / 2 >= config.connect_timeout => return Err(cause),
             Err(_) => asked = (asked * 2).min(MAX_TIMEOUT),
         }
@@ -79,8 +79,8 @@ impl Limits {
         Self { shortest: tick * 2, longest: tick * 20, tick }
     }
 
-    /// Returns the shortest TTL: at least four ticks, because proofs that a session lives are more
-    /// than a tick old.
+    /// Returns the shortest TTL: at least four ticks. A proof that a session lives takes up to two
+    /// ticks, which leaves half of the TTL.
     pub(crate) fn shortest_ttl(&self) -> Duration {
         self.shortest.max(self.tick * 4)
     }

@@ -6,8 +6,8 @@
 //!
 //! So a proof takes two requests. The client sends the second at least a tick after the *response*
 //! to the first. By then, the follower has reported the session as active. So a response to the
-//! second request proves that the session lived when the first was sent. A tick after the first was
-//! *sent* is too early: a resumed follower forwards both requests before its report.
+//! second request proves that the session lived when the first was sent. A tick after the *sending*
+//! is too early: a follower that was suspended forwards both requests before it reports sessions.
 //!
 //! A quorum must commit both requests, because a replaced leader answers `sync` without a quorum
 //! for some ticks. So each request deletes a missing node, which needs a commit.

@@ -15,7 +15,7 @@ pub(crate) fn maybe_indeterminate(shared: &Shared, claim: &Claim, cause: Error) 
     error(ErrorKind::Indeterminate, what).with_source(cause)
 }
 
-/// Returns the claim's place. The session of a waiting claim may be over.
+/// Returns the claim's place, even that of a waiting claim whose session is over.
 pub(crate) fn registered_place(shared: &Shared, claim: &Claim) -> Result<Option<Place>> {
     if let Some(reason) = shared.ended_claims.reason(claim) {
         return Err(lost(reason));
@@ -43,7 +43,7 @@ pub(crate) fn lost(reason: Reason) -> Error {
     error(ErrorKind::Lost(reason), format!("{reason}; acquire the lock again"))
 }
 
-/// Ends the claim, whose node is gone, if an operator freed it at once.
+/// Ends the claim if a break removed its node.
 pub(crate) async fn refuse_broken(shared: &Shared, session: &Session, claim: &Claim) -> Result<()> {
     let reason = notes::why_gone(shared, session, &claim.name, claim.token).await?;
     if reason != Reason::Broken {

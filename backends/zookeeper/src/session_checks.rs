@@ -24,7 +24,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 pub(crate) struct SuspectSessions {
     state: Mutex<State>,
     pub(crate) another: Notify,
-    /// The timeout that each server grants at least.
+    /// The longest timeout that each server is known to grant.
     longest: Mutex<HashMap<String, Duration>>,
 }
 
@@ -134,8 +134,9 @@ impl Shared {
         }
     }
 
-    /// Returns whether the servers' answers verify the timeout. After a missed check, all servers
-    /// of the URL must grant the timeout. For a server that is down, its last grant counts.
+    /// Returns whether the servers' answers verify the timeout. If the session left an unchecked
+    /// server, all servers of the URL must grant the timeout. For a server that is down, its last
+    /// grant counts.
     fn is_enough(&self, session: &Session) -> bool {
         !session.timeout_check.missed_a_check()
             || self.suspects.all_grant(&self.config.contents.hosts, session.timeout())

@@ -29,17 +29,16 @@ pub(crate) struct Shared {
     /// The highest transaction id that this client saw. If the ensemble returns a lower id, older
     /// data were restored.
     ///
-    /// Only a client that saw a higher id can detect that, and only if a leader was elected between
-    /// the backup and the restore. Without an election, the restored ensemble's ids are higher: ids
-    /// begin with the leader's epoch, and the restored ensemble elects a leader with a higher
-    /// epoch.
+    /// Ids begin with the leader's epoch, and the restored ensemble elects a leader with the
+    /// backup's next epoch. So its ids are lower only if another leader was elected after the
+    /// backup, and only a client that saw that leader's ids detects the restore.
     pub(crate) highest_zxid: AtomicU64,
 }
 
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
     pub(crate) session: Arc<Session>,
-    /// `None` while a request for the node may be in flight.
+    /// `None` until the node's creation is answered.
     pub(crate) node: Option<Node>,
     pub(crate) is_held: bool,
     pub(crate) is_overdue: bool,

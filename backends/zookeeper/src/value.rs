@@ -39,7 +39,7 @@ impl Value {
         serde_json::to_vec(self).expect("text and numbers are JSON")
     }
 
-    /// Returns the time after which an unrenewed hold is certainly over.
+    /// Returns at least the claim's TTL, because `ttl_ms` is rounded down.
     pub(crate) fn ttl(&self) -> Duration {
         Duration::from_millis(self.ttl_ms.saturating_add(1))
     }

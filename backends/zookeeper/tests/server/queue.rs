@@ -40,7 +40,6 @@ async fn removed_hold_is_lost_and_removed_waiter_queues_again() {
         raw.delete(&format!("/lockwright/x/{node}"), None).await.unwrap();
     }
     assert_eq!(renew(&zookeeper, &held).await, RenewalOutcome::NotHeld(Reason::Gone));
-    // The waiter's place is gone, so it queues at the end.
     let granted = granted_soon(&zookeeper, &waiting, FOR_EVER).await;
     assert!(granted.fence > fence);
 }
@@ -53,8 +52,8 @@ async fn waiter_gets_an_error_from_a_silent_server() {
 #[tokio::test(flavor = "multi_thread")]
 async fn acquire_during_a_session_end_reports_why_there_is_no_session() {
     let mut server = one_server();
-    // With the longer timeouts of `connect`, the claim would leave the queue before its session
-    // ends, and get another error.
+    // With the longer timeouts of the helper `connect`, the claim would leave the queue before its
+    // session ends, and get another error.
     let zookeeper = ZooKeeper::connect(&server.url()).await.unwrap();
     let [held, waits] = [(); 2].map(|()| claim_for("orders", TTL * 2));
     grant(&zookeeper, &held).await;
@@ -82,7 +81,7 @@ async fn waiter_that_was_freed_before_its_session_ended_gets_broken() {
     assert_eq!(next(&mut told).await, Event::Wake(name("x")));
     let seen = BreakTarget::Token(freed.token);
     operator.break_lock(&freed.name, seen, BreakMode::Now, "me", "why").await.unwrap();
-    // This hold shows when the session ends.
+    // The operator gets this lock once the session has ended.
     grant(&zookeeper, &other).await;
     proxy.cut();
     granted_soon(&operator, &claim_for("other", TTL * 2), Wait::No).await;

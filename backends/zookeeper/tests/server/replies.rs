@@ -166,7 +166,7 @@ async fn repeated_acquire_of_a_claim_in_removal_is_rejected() {
     assert_eq!(again.kind(), expired, "{again}");
 }
 
-/// After any other error, no client would release the queued claim.
+/// After an error other than `Indeterminate`, no client would release the queued claim.
 #[tokio::test(flavor = "multi_thread")]
 async fn error_with_an_existing_node_is_indeterminate() {
     let (server, _proxy, zookeeper) = harmed().await;

@@ -157,7 +157,7 @@ async fn a_renewal_is_valid_from_a_request_that_is_a_tick_old() {
             panic!("it is held");
         };
         let (age, took) = (sent.saturating_since(begun), clock.now().saturating_since(sent));
-        // Only the session's creation is a proof at once. Later proofs are at least a tick old.
+        // A new session is proven at once. Later proofs are at least a tick old.
         assert!(valid + tick <= TTL + took || age < tick * 3, "{valid:?} after {age:?}");
         least = least.min(valid);
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -218,7 +218,7 @@ async fn holds_outlive_the_backend_and_waiters_do_not() {
     released(&other, &blocking, ReleaseMode::Plain).await;
 }
 
-/// The session for reads has the longest TTL too, but holds don't share it.
+/// The session for reads also has the longest timeout, but no hold uses that session.
 #[tokio::test]
 async fn the_longest_ttl_is_renewed_too() {
     let (shortest, longest) = (Duration::from_millis(400), Duration::from_secs(4));

@@ -4,10 +4,9 @@ pub(crate) const INTEROP: &str = "lockwright-interop";
 
 struct Package {
     package: &'static str,
-    /// The servers' names. In other crates, a test's path contains its server's name, as in
-    /// `on_redis`.
+    /// The servers' names. `--quick` skips tests whose path contains one, as in `on_redis`.
     servers: &'static [&'static str],
-    /// Test binaries with some tests that need no server: `--quick` runs these.
+    /// Test binaries that `--quick` runs, because some of their tests need no server.
     without: &'static [&'static str],
 }
 

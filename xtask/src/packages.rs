@@ -152,7 +152,6 @@ impl Archive {
         Ok(files.iter().filter_map(|line| Some(archives.join(file_name(line)?))).collect())
     }
 
-    /// Downloads the signed lists from the first mirror that has them.
     fn fetch_lists(&self, suites: &[&str], folder: &Path) -> Result<(), String> {
         for place in ["lists/partial", "cache/none/partial", "../archives/partial"] {
             fs::create_dir_all(folder.join(place)).map_err(text)?;
@@ -180,7 +179,7 @@ impl Archive {
     }
 }
 
-/// The machine's other apt settings also apply.
+/// Returns the contents of `apt.conf`, which apt adds to the machine's settings.
 fn settings(folder: &Path) -> String {
     let folder = folder.display();
     format!(

@@ -96,7 +96,7 @@ impl Table {
         })
     }
 
-    /// To be short, a case's row has the backends' numbers.
+    /// A case's row has the backends' numbers instead of their long names.
     fn markdown(&self) -> String {
         let mut text = String::from("| | backend | passed | not promised |\n|--:|---|--:|--:|\n");
         for (number, backend, [passed, _, not_promised]) in self.counts() {

@@ -7,21 +7,21 @@ struct Package {
     /// The servers' names. `--quick` skips tests whose path contains one, as in `on_redis`.
     servers: &'static [&'static str],
     /// Test binaries that `--quick` runs, because some of their tests need no server.
-    without: &'static [&'static str],
+    serverless: &'static [&'static str],
 }
 
 /// Packages whose tests start servers, the longest tests first.
 #[rustfmt::skip]
 const LIST: &[Package] = &[
-    Package { package: "lockwright-sql", servers: &["postgres", "mysql", "pgbouncer"], without: &["lib", "sqlite", "conformance"] },
-    Package { package: "lockwright-redis", servers: &["redis"], without: &["lib"] },
-    Package { package: "lockwright-cli", servers: &[], without: &["cli", "lockwright"] },
-    Package { package: "lockwright-testbed", servers: &[], without: &[] },
-    Package { package: "lockwright-bench-subjects", servers: &[], without: &[] },
-    Package { package: "lockwright-etcd", servers: &["etcd"], without: &["lib"] },
-    Package { package: "lockwright-zookeeper", servers: &["zookeeper"], without: &["lib"] },
-    Package { package: "lockwright-redlock", servers: &["redlock"], without: &["lib"] },
-    Package { package: INTEROP, servers: &[], without: &[] },
+    Package { package: "lockwright-sql", servers: &["postgres", "mysql", "pgbouncer"], serverless: &["lib", "sqlite", "conformance"] },
+    Package { package: "lockwright-redis", servers: &["redis"], serverless: &["lib"] },
+    Package { package: "lockwright-cli", servers: &[], serverless: &["cli", "lockwright"] },
+    Package { package: "lockwright-testbed", servers: &[], serverless: &[] },
+    Package { package: "lockwright-bench-subjects", servers: &[], serverless: &[] },
+    Package { package: "lockwright-etcd", servers: &["etcd"], serverless: &["lib"] },
+    Package { package: "lockwright-zookeeper", servers: &["zookeeper"], serverless: &["lib"] },
+    Package { package: "lockwright-redlock", servers: &["redlock"], serverless: &["lib"] },
+    Package { package: INTEROP, servers: &[], serverless: &[] },
 ];
 
 /// Test binaries that run alone. They keep two cores busy, so a parallel binary's clusters wouldn't
@@ -52,7 +52,7 @@ pub(crate) fn start_order(package: &str, name: &str) -> (usize, bool) {
 /// Returns whether `--quick` skips all tests of the binary.
 pub(crate) fn starts_servers(package: &str, name: &str) -> bool {
     let line = LIST.iter().find(|line| line.package == package);
-    line.is_some_and(|line| !line.without.contains(&name))
+    line.is_some_and(|line| !line.serverless.contains(&name))
 }
 
 pub(crate) fn threads(package: &str, name: &str) -> Option<[&'static str; 2]> {
@@ -61,7 +61,7 @@ pub(crate) fn threads(package: &str, name: &str) -> Option<[&'static str; 2]> {
 }
 
 pub(crate) fn packages_with_servers() -> impl Iterator<Item = &'static str> {
-    LIST.iter().filter(|line| line.without.is_empty()).map(|line| line.package)
+    LIST.iter().filter(|line| line.serverless.is_empty()).map(|line| line.package)
 }
 
 pub(crate) fn is_exclusive(package: &str, name: &str) -> bool {

@@ -228,13 +228,13 @@ impl AcquireSteps<'_> {
         if owner.key == place.key {
             return self.granted(place, value::fence(place.created), waiters).await;
         }
-        let way = previous.as_ref().map_or((owner.key.as_slice(), owner.created), |previous| {
+        let blocker = previous.as_ref().map_or((owner.key.as_slice(), owner.created), |previous| {
             (previous.key.as_slice(), previous.created)
         });
-        self.wait_or_leave(place, std::slice::from_ref(&owner), &[way]).await
+        self.wait_or_leave(place, std::slice::from_ref(&owner), &[blocker]).await
     }
 
-    /// Keeps the claim in the queue behind the entries `before`, to wait for the keys in `way`.
+    /// Keeps the claim in the queue behind the entries `before`, to wait for the keys `blockers`.
     /// Deletes the claim's key instead in these cases:
     ///
     /// - The claim doesn't wait.
@@ -245,7 +245,7 @@ impl AcquireSteps<'_> {
         &self,
         Place { lease, key, created, .. }: &Place,
         before: &[Entry],
-        way: &[(&[u8], i64)],
+        blockers: &[(&[u8], i64)],
     ) -> Result<Step> {
         let (shared, claim) = (self.shared, self.claim);
         let Some(owner) = before.first() else { return Ok(Step::Again) };
@@ -269,7 +269,7 @@ impl AcquireSteps<'_> {
         let until_due = || lease.due().saturating_since(shared.clock.now());
         let intervals = [(!self.is_watched).then_some(POLL), lease.is_fixed.then(until_due)];
         busy.retry_after = intervals.into_iter().flatten().min();
-        if !shared.wakeups.waits_for(&claim.name, way, self.deletions) {
+        if !shared.wakeups.waits_for(&claim.name, blockers, self.deletions) {
             busy.retry_after = Some(Duration::ZERO);
         }
         Ok(Step::Done(AcquireOutcome::Busy(busy)))

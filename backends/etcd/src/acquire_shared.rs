@@ -145,9 +145,10 @@ impl AcquireSteps<'_> {
             }
             return self.granted(place, from.unwrap_or(own).fence(), waiters).await;
         }
-        let way = snapshot.entries[queue_admission::blockers(&before, claim.mode)].iter();
-        let way: Vec<_> = way.map(|entry| (entry.key.as_slice(), entry.created)).collect();
-        self.wait_or_leave(place, &snapshot.entries[..at], &way).await
+        let blocking = snapshot.entries[queue_admission::blockers(&before, claim.mode)].iter();
+        let blockers: Vec<_> =
+            blocking.map(|entry| (entry.key.as_slice(), entry.created)).collect();
+        self.wait_or_leave(place, &snapshot.entries[..at], &blockers).await
     }
 
     async fn take_fence(&self, lease: &Lease, own: &Entry, from: &Entry) -> Result<bool> {

@@ -301,6 +301,7 @@ async fn waiting(
         shared: &shared,
         options,
         limit,
+        begun,
         first_sent: sent,
         sent,
         counted: was_queued,
@@ -319,18 +320,7 @@ async fn waiting(
     if limit == Limit::Once && matches!(answer, Answer::Busy(_)) {
         return Ok(None);
     }
-    match attempts.until_granted(&mut turn, answer).await? {
-        Ended::Granted(grant) => {
-            attempts.answered(&turn);
-            Ok(Some(into_hold(&mut turn, options, grant, begun)))
-        }
-        Ended::Entered(share) => Ok(Some(share.into_hold())),
-    }
-}
-
-enum Ended {
-    Granted(Grant),
-    Entered(Entered),
+    attempts.until_granted(&mut turn, answer).await.map(Some)
 }
 
 /// Makes the error of an attempt without effect indeterminate, because an earlier attempt may have
@@ -347,6 +337,7 @@ struct Attempts<'a> {
     shared: &'a Arc<Shared>,
     options: &'a Options,
     limit: Limit,
+    begun: BootInstant,
     first_sent: BootInstant,
     sent: BootInstant,
     counted: bool,
@@ -363,10 +354,10 @@ enum Next {
 }
 
 impl Attempts<'_> {
-    async fn until_granted(&mut self, turn: &mut Turn, mut answer: Answer) -> Result<Ended> {
+    async fn until_granted(&mut self, turn: &mut Turn, mut answer: Answer) -> Result<Arc<Hold>> {
         loop {
             let next = match answer {
-                Answer::Granted(grant) => return Ok(Ended::Granted(grant)),
+                Answer::Granted(grant) => return Ok(self.granted(turn, grant)),
                 Answer::TooLate => {
                     Box::pin(self.too_late(turn)).await;
                     if self.limit == Limit::Once {
@@ -379,11 +370,11 @@ impl Attempts<'_> {
             };
             self.wait(&next).await;
             if let Some(grant) = self.take_handed(turn) {
-                return Ok(Ended::Granted(grant));
+                return Ok(self.granted(turn, grant));
             }
             self.sent = self.shared.clock.now();
             if let Some(share) = self.enter_again(turn.name())? {
-                return Ok(Ended::Entered(share));
+                return Ok(share.into_hold());
             }
             if self.sent >= self.give_up_at() {
                 return Err(self.given_up(turn));
@@ -458,6 +449,11 @@ impl Attempts<'_> {
             (Some(trouble), _) => Error::timed_out(Step::Answer, turn.name()).with_source(trouble),
             (None, _) => Error::timed_out(Step::Holder, turn.name()),
         }
+    }
+
+    fn granted(&mut self, turn: &mut Turn, grant: Grant) -> Arc<Hold> {
+        self.answered(turn);
+        into_hold(turn, self.options, grant, self.begun)
     }
 
     fn answered(&mut self, turn: &Turn) {

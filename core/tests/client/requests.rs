@@ -2,27 +2,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use lockwright_core::{
-    BreakMode, BreakTarget, Error, ErrorKind, Locks, Modes, Reason, Step, Token, TokenSource,
+    BreakMode, BreakTarget, Error, ErrorKind, Locks, Reason, Step, Token, TokenSource,
 };
 
 use crate::support::{
     Fate, Op, TTL, UNAVAILABLE, another_client, client, fails, faulty_memory, millis, poll_once,
     polled, secs, troubled, troubled_with,
 };
-
-#[tokio::test(start_paused = true)]
-async fn modes_that_a_backend_does_not_do_are_unsupported() {
-    let (locks, ..) = troubled_with(|profile| {
-        profile.modes = Modes { exclusive: true, shared: false, permits: false };
-    });
-    for error in [
-        locks.read("x").acquire().await.unwrap_err(),
-        locks.semaphore("x", 3).acquire().await.map(|_| ()).unwrap_err(),
-    ] {
-        assert_eq!(error.kind(), ErrorKind::Unsupported);
-        assert_eq!(error.backend(), Some("memory"));
-    }
-}
 
 #[tokio::test(start_paused = true)]
 async fn retries_are_as_many_as_asked_for() {

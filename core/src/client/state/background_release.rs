@@ -4,7 +4,7 @@ use std::time::Duration;
 use crate::client::{Pending, answer, ignore_panic};
 use crate::{BootInstant, Claim, Error, ReleaseMode, ReleaseOutcome, Result};
 
-use super::{Hold, Job, Shared, What};
+use super::{Hold, Job, Shared};
 
 const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(5));
 
@@ -19,24 +19,12 @@ impl Job {
             hold.take_turn()
         };
         let last_sent = (release_mode == ReleaseMode::Reconcile).then(|| hold.granted_at);
-        Self { shared, what: What::Hold(hold), release_mode, has_turn, last_sent }
+        Self { shared, claim: hold.claim.clone(), release_mode, has_turn, last_sent }
     }
 
     pub(crate) fn reconcile(shared: Arc<Shared>, pending: Pending, has_turn: bool) -> Self {
-        Self {
-            shared,
-            what: What::Claim(Box::new(pending.claim)),
-            release_mode: pending.release_mode,
-            has_turn,
-            last_sent: Some(pending.last_sent),
-        }
-    }
-
-    fn claim(&self) -> &Claim {
-        match &self.what {
-            What::Hold(hold) => &hold.claim,
-            What::Claim(claim) => claim,
-        }
+        let Pending { claim, release_mode, last_sent, .. } = pending;
+        Self { shared, claim, release_mode, has_turn, last_sent: Some(last_sent) }
     }
 
     /// Passes the turn to the next local request, although the release is unanswered. If the server
@@ -44,7 +32,7 @@ impl Job {
     /// distinguishes claims by token.
     fn pass_turn(&mut self, since: BootInstant, error: &Error) {
         if std::mem::take(&mut self.has_turn) {
-            let name = &self.claim().name;
+            let name = &self.claim.name;
             self.shared.note_trouble(name, since, error);
             self.shared.pass_turn(name, None);
         }
@@ -52,15 +40,15 @@ impl Job {
 
     /// If this future is dropped unfinished, the next local request gets the turn.
     pub(crate) async fn run(mut self) {
-        let (claim, shared) = (self.claim().clone(), Arc::clone(&self.shared));
+        let (shared, ttl) = (Arc::clone(&self.shared), self.claim.ttl);
         let begun = shared.clock.now();
         let mut pause = TRY_AGAIN.0;
         loop {
             let sent = shared.clock.now();
-            let answer = send_release(&shared, &claim, self.release_mode).await;
+            let answer = send_release(&shared, &self.claim, self.release_mode).await;
             let now = shared.clock.now();
             if answer.is_ok() && self.has_turn {
-                shared.table().turns.note_answer(&claim.name);
+                shared.table().turns.note_answer(&self.claim.name);
             }
             match answer {
                 Ok(ended) if self.is_reconciled(ended, now) => break,
@@ -69,22 +57,22 @@ impl Job {
                 Ok(_) => {}
                 Err(error) => {
                     ignore_panic(
-                        || tracing::debug!(name = %claim.name, %error, "a release has to be tried again"),
+                        || tracing::debug!(name = %self.claim.name, %error, "a release has to be tried again"),
                     );
                     if !error.is_transient() || self.may_give_up(begun, now) {
                         ignore_panic(
-                            || tracing::warn!(name = %claim.name, %error, "a release was given up"),
+                            || tracing::warn!(name = %self.claim.name, %error, "a release was given up"),
                         );
                         break;
                     }
                     self.pass_turn(sent, &error);
                 }
             }
-            if shared.is_closed() && now > begun + claim.ttl {
+            if shared.is_closed() && now > begun + ttl {
                 break;
             }
             shared.clock.sleep(shared.spread(pause)).await;
-            pause = (pause * 2).min(TRY_AGAIN.1).min(claim.ttl.max(TRY_AGAIN.0));
+            pause = (pause * 2).min(TRY_AGAIN.1).min(ttl.max(TRY_AGAIN.0));
         }
         if self.last_sent.is_some() {
             shared.metrics.settled.add(1);
@@ -92,7 +80,7 @@ impl Job {
     }
 
     fn is_reconciled(&self, ended: ReleaseOutcome, now: BootInstant) -> bool {
-        let ttl = self.claim().ttl;
+        let ttl = self.claim.ttl;
         let long_ago = || self.last_sent.is_none_or(|sent| now > sent + ttl);
         self.shared.one_answer_reconciles(self.release_mode)
             || (ended == ReleaseOutcome::NotHeld && long_ago())
@@ -101,14 +89,14 @@ impl Job {
     /// Returns whether the release may be given up: after two TTLs, but never for an unanswered
     /// claim, because the server may still grant the claim.
     fn may_give_up(&self, begun: BootInstant, now: BootInstant) -> bool {
-        self.release_mode == ReleaseMode::Plain && now > begun + self.claim().ttl * 2
+        self.release_mode == ReleaseMode::Plain && now > begun + self.claim.ttl * 2
     }
 }
 
 impl Drop for Job {
     fn drop(&mut self) {
         if self.has_turn {
-            self.shared.pass_turn(&self.claim().name, None);
+            self.shared.pass_turn(&self.claim.name, None);
         }
         self.shared.done_in_background();
     }

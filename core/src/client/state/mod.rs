@@ -195,13 +195,8 @@ pub(crate) struct Hold {
 
 pub(crate) struct Job {
     shared: Arc<Shared>,
-    what: What,
+    claim: Claim,
     release_mode: ReleaseMode,
     has_turn: bool,
     last_sent: Option<BootInstant>,
-}
-
-enum What {
-    Hold(Arc<Hold>),
-    Claim(Box<Claim>),
 }

@@ -85,15 +85,12 @@ impl Registry {
                 break;
             }
             self.due.pop();
-            match hold {
-                // Rescheduling will count the popped entry as stale, so `stale` is decremented in
-                // advance.
-                Some(hold) => {
-                    self.stale = self.stale.saturating_sub(1);
-                    until = until.max(now + hold.renew_slack());
-                    into.push(hold);
-                }
-                None => self.stale = self.stale.saturating_sub(1),
+            // Rescheduling will count a live hold's entry as stale, so `stale` is decremented in
+            // advance.
+            self.stale = self.stale.saturating_sub(1);
+            if let Some(hold) = hold {
+                until = until.max(now + hold.renew_slack());
+                into.push(hold);
             }
         }
     }
@@ -101,10 +98,9 @@ impl Registry {
     /// Returns when the renewal task wakes up next. Without holds, the planned wake-up stays. So a
     /// new hold that is due later needn't notify the task.
     pub(crate) fn next_due(&mut self, now: BootInstant) -> Option<BootInstant> {
-        while let Some(Reverse(entry)) = self.due.peek().copied() {
-            if self.live(entry).is_some() {
-                break;
-            }
+        while let Some(Reverse(entry)) = self.due.peek().copied()
+            && self.live(entry).is_none()
+        {
             self.due.pop();
             self.stale = self.stale.saturating_sub(1);
         }

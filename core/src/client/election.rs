@@ -1,4 +1,3 @@
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,7 +23,7 @@ impl Locks {
 /// leadership.resign().await
 /// # }
 /// ```
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct Election {
     locks: Locks,
     name: String,
@@ -70,12 +69,6 @@ impl Election {
         let each = self.locks.profile().slow_poll.min(Duration::from_secs(1));
         let (next_look, looking) = (BootInstant::from_nanos(0), JoinSet::new());
         Observer { election: self.clone(), each, reported: None, next_look, looking }
-    }
-}
-
-impl fmt::Debug for Election {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Election").field("name", &self.name).finish_non_exhaustive()
     }
 }
 

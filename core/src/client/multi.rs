@@ -4,7 +4,6 @@
 use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::convert::Infallible;
-use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,7 +45,7 @@ pub struct MultiRequest {
     options: Options,
 }
 
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 struct Part {
     place: usize,
     locks: Locks,
@@ -56,12 +55,6 @@ struct Part {
 enum Tried {
     Taken(Guard),
     Busy { is_apart: bool },
-}
-
-impl fmt::Debug for Part {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Part").field(&self.backend()).field(&self.name).finish()
-    }
 }
 
 #[derive(Debug, Clone, Default)]

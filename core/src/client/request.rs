@@ -1,4 +1,3 @@
-use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,6 +23,7 @@ use super::{Limit, Options, Shared};
 /// # }
 /// ```
 #[must_use = "a request does nothing until it is sent by acquire or try_acquire"]
+#[derive(Debug)]
 pub struct Request<H> {
     shared: Arc<Shared>,
     pub(super) name: Result<LockName>,
@@ -166,14 +166,5 @@ impl Request<Permit> {
             self.options.mode = Mode::Permits { count, of };
         }
         self
-    }
-}
-
-impl<H> fmt::Debug for Request<H> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Request")
-            .field("name", &self.name)
-            .field("options", &self.options)
-            .finish_non_exhaustive()
     }
 }

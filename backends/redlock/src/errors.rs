@@ -40,17 +40,10 @@ impl NodeErrors {
 
     /// Returns the kind of permanent error that at least `too_many` nodes have.
     pub(crate) fn hopeless(&self, too_many: usize) -> Option<ErrorKind> {
-        let kinds = self.0.iter().map(|node| node.error.kind());
-        kinds.clone().find(|kind| {
-            let transient = matches!(
-                kind,
-                ErrorKind::TimedOut(_)
-                    | ErrorKind::Unavailable
-                    | ErrorKind::Indeterminate
-                    | ErrorKind::Lost(_)
-            );
-            !transient && kinds.clone().filter(|other| other == kind).count() >= too_many
-        })
+        let permanent = |error: &&Error| !error.is_transient() && error.lost_reason().is_none();
+        let errors = self.0.iter().map(|node| &node.error).filter(permanent);
+        let kinds = errors.map(Error::kind);
+        kinds.clone().find(|kind| kinds.clone().filter(|other| other == kind).count() >= too_many)
     }
 
     pub(crate) fn into_error(self, kind: ErrorKind, what: &str) -> Error {

@@ -174,7 +174,6 @@ async fn break_one(
         async move { node.break_lock(&name, target, how, &by, &reason).await }
     };
     let answers = ask_all(fleet, limit, ask, |_| false).await;
-    let mut broken = Broken::NotHeld;
     // If a quorum answers, silent nodes can't keep the hold alive. Otherwise the hold may survive,
     // or may still be broken.
     let done = answers.iter().flatten().filter(|answer| **answer != Broken::NotHeld).count();
@@ -187,14 +186,5 @@ async fn break_one(
         // The broken votes belong to a failed claim, or to a release in progress.
         return Ok(Broken::NotHeld);
     }
-    for answer in answers {
-        broken = match (broken, answer) {
-            (broken, Broken::NotHeld) => broken,
-            (Broken::NotHeld, answer) => answer,
-            (Broken::RunsOut(one), Broken::RunsOut(other)) => Broken::RunsOut(one.max(other)),
-            (Broken::Freed(one) | Broken::RunsOut(one), Broken::Freed(other))
-            | (Broken::Freed(one), Broken::RunsOut(other)) => Broken::Freed(one.max(other)),
-        };
-    }
-    Ok(broken)
+    answers.into_iter().map(Ok).try_fold(Broken::NotHeld, Broken::and)
 }

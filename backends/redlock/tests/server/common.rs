@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 pub(crate) use lockwright_conformance::test_helpers::{
-    LIMIT, busy, claim, claim_for, eventually, fails, fails_with, grant,
+    busy, claim, claim_for, eventually, fails, fails_with, grant,
 };
 use lockwright_redlock::{Config, NodeStatus, Options, Redlock};
 use lockwright_testbed::{self as testbed, Fleet};
@@ -54,19 +54,5 @@ impl Five {
     pub(crate) fn holder(&self, at: usize, name: &str) -> Option<String> {
         let value: Option<String> = self.fleet.servers[at].command(&["GET", name]).unwrap();
         value.map(|value| value.split(':').nth(1).unwrap_or_default().to_owned())
-    }
-
-    pub(crate) async fn nothing_is_left(&self) {
-        let stays = [":fence", ":ended:", ":certificate"];
-        let is_left = |key: &String| {
-            !(key.starts_with("lockwright:{") && stays.iter().any(|part| key.contains(part)))
-        };
-        eventually(async || {
-            let keys = |server: &testbed::Redis| -> Vec<String> {
-                server.command(&["KEYS", "*"]).unwrap()
-            };
-            (!self.fleet.servers.iter().flat_map(keys).any(|key| is_left(&key))).then_some(())
-        })
-        .await;
     }
 }

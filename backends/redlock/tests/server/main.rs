@@ -3,7 +3,6 @@
 
 mod common;
 mod connect;
-mod contention;
 mod data_loss;
 mod incarnations;
 mod silence;

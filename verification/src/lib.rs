@@ -1,8 +1,6 @@
 //! Explores all states of a protocol, breadth first, so that the first violation has a shortest
 //! trace.
 
-#[cfg(test)]
-mod fixtures;
 mod page;
 
 use std::fmt::{self, Write};
@@ -66,13 +64,15 @@ pub struct Explored<Promise> {
     pub broken: Option<(Promise, String)>,
 }
 
+/// A model with more states than this has a mistake.
+const MOST_STATES: usize = 200_000_000;
+
 /// Explores all states, but stops at the first broken promise that `wanted` selects.
 ///
 /// # Panics
-/// If there are more than `limit` states.
+/// If there are more than 200,000,000 states.
 pub fn explore<P: Protocol>(
     protocol: &P,
-    limit: usize,
     wanted: impl Fn(P::Promise) -> bool,
 ) -> Explored<P::Promise> {
     let mut visited = Visited::new();
@@ -106,7 +106,7 @@ pub fn explore<P: Protocol>(
             explored.broken = Some((promise, trace(protocol, &visited.way_to(at), last)));
             break;
         }
-        assert!(visited.states.len() <= limit, "more than {limit} states");
+        assert!(visited.states.len() <= MOST_STATES, "more than {MOST_STATES} states");
         at += 1;
     }
     explored.states = visited.states.len();

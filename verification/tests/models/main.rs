@@ -22,9 +22,6 @@ use std::time::Instant;
 
 use lockwright_verification::{Explored, Page, Protocol, explore};
 
-/// A model with more states than this has a mistake.
-const LIMIT: usize = 200_000_000;
-
 trait Model: Protocol {
     const PAGE: &'static str = "models.md";
 
@@ -39,7 +36,7 @@ fn page<M: Model>() -> Page {
 
 /// Checks that the model keeps every promise.
 fn explored<M: Model>(title: &str, model: &M) -> Explored<M::Promise> {
-    let explored = explore(model, LIMIT, |_| true);
+    let explored = explore(model, |_| true);
     if let Some((promise, trace)) = &explored.broken {
         panic!("{title}: {}\n{trace}", M::broken(*promise));
     }
@@ -67,7 +64,7 @@ fn refuted<M: Model>(title: &str, model: &M, wanted: M::Promise) {
 
 /// Like `refuted`, for any promise that `wanted` selects.
 fn refuted_as<M: Model>(title: &str, model: &M, wanted: impl Fn(M::Promise) -> bool) {
-    let explored = explore(model, LIMIT, wanted);
+    let explored = explore(model, wanted);
     let Some((promise, trace)) = explored.broken else {
         panic!("{title}: nothing is broken in {} states", explored.states)
     };
@@ -90,6 +87,6 @@ fn words(promise: impl std::fmt::Debug) -> String {
 
 /// Checks that this event is possible, so that the promises aren't kept trivially.
 fn happens<P: Protocol>(what: &str, protocol: &P, event: P::Promise) {
-    let explored = explore(protocol, LIMIT, |promise| promise == event);
+    let explored = explore(protocol, |promise| promise == event);
     assert!(explored.broken.is_some(), "this event never happens: {what}");
 }

@@ -1,35 +1,12 @@
 use std::time::Duration;
 
-use lockwright_core::{Clock, DistributedLock, ErrorKind, Wait};
+use lockwright_core::{Clock, DistributedLock, ErrorKind};
 use lockwright_redlock::NodeStatus;
 use tokio::time::sleep;
 
-use super::common::{
-    LARGEST_TTL, NODE_TIMEOUT, busy, claim, five, grant, nodes, options, redlock, wait_until,
-};
-use super::test_node::{Fate, TestNode};
+use super::common::{LARGEST_TTL, NODE_TIMEOUT, claim, five, grant, nodes, options, redlock};
+use super::test_node::Fate;
 use crate::server::Restart;
-
-#[tokio::test(start_paused = true)]
-async fn a_node_that_forgot_lets_no_second_holder_in() {
-    let five = five();
-    let mut held = claim("x");
-    held.ttl = LARGEST_TTL;
-    five.fate([3, 4], Fate::Down);
-    grant(&five.redlock, &held).await;
-    five.nodes[2].restart(Restart::Empty);
-    five.fate([3, 4], Fate::Answered);
-    let (other, next) = (five.another(), claim("x"));
-    let mut waited = Duration::ZERO;
-    while waited + Duration::from_secs(1) < LARGEST_TTL {
-        let _ = busy(&other, &next, Wait::No).await;
-        assert!(five.holders(&next) == 0);
-        sleep(Duration::from_millis(500)).await;
-        waited += Duration::from_millis(500);
-    }
-    sleep(Duration::from_secs(2)).await;
-    grant(&other, &next).await;
-}
 
 #[tokio::test(start_paused = true)]
 async fn a_fresh_fleet_says_what_it_waits_for_and_then_votes() {
@@ -67,43 +44,6 @@ async fn a_fresh_fleet_can_be_admitted() {
     assert_eq!(five.nodes[0].asked("look"), looks);
     sleep(Duration::from_secs(1)).await;
     grant(&other, &claim("y")).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_restart_with_everything_kept_costs_nothing() {
-    let five = five();
-    grant(&five.redlock, &claim("x")).await;
-    five.at(0..5).for_each(|node| node.restart(Restart::Kept));
-    grant(&five.redlock, &claim("y")).await;
-    wait_until("all were asked again", || {
-        five.nodes.iter().all(|node| node.state().server.data.holds.len() == 2)
-    })
-    .await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn one_server_has_one_vote() {
-    let five = five();
-    five.at(1..3).for_each(|node| node.state().server.number = 0);
-    // The five addresses lead to three servers, one of which is down.
-    five.nodes[4].fate(Fate::Down);
-    let error = five.redlock.try_acquire(&claim("x")).await.unwrap_err();
-    let text = error.to_string();
-    assert!(text.contains("node:2: redlock: it is the same server as node:"), "{text}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn another_largest_ttl_is_another_fleet() {
-    let clock = Clock::tokio();
-    let mut nodes = nodes(3);
-    let other = LARGEST_TTL * 2;
-    nodes[1] = TestNode::new(1, other);
-    nodes[2] = TestNode::new(2, other);
-    let redlock = redlock(&nodes, options(&clock)).unwrap();
-    let error = redlock.try_acquire(&claim("x")).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::InvalidConfig, "waiting is of no use: {error}");
-    let text = error.to_string();
-    assert!(text.contains("node:1") && text.contains("120s") && text.contains("60s"), "{text}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,4 +1,3 @@
-use std::ffi::OsString;
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -65,43 +64,24 @@ fn is_memory(url: &str) -> bool {
 }
 
 fn default_url() -> Result<String, Failure> {
-    let file = default_file(std::env::var_os("XDG_STATE_HOME"), std::env::var_os("HOME"))?;
-    let folder = file.parent().unwrap_or(Path::new("/"));
-    // Other users who can write here could acquire and break every lock.
-    let created = DirBuilder::new().recursive(true).mode(0o700).create(folder);
-    let what =
-        format!("cannot create {} for the locks; set --url to another location", folder.display());
-    created.map_err(|error| Failure::os(&what, error))?;
-    file.to_str().map(|file| format!("sqlite:{file}")).ok_or_else(|| {
-        Failure::config(format!("{} is not UTF-8; set --url to another location", file.display()))
-    })
-}
-
-fn default_file(state: Option<OsString>, home: Option<OsString>) -> Result<PathBuf, Failure> {
-    let absolute = |path: Option<OsString>| path.map(PathBuf::from).filter(|p| p.is_absolute());
-    let state = absolute(state)
-        .or_else(|| absolute(home).map(|home| home.join(".local/state")))
+    let folder = |variable| {
+        std::env::var_os(variable).map(PathBuf::from).filter(|folder| folder.is_absolute())
+    };
+    let state = folder("XDG_STATE_HOME")
+        .or_else(|| folder("HOME").map(|home| home.join(".local/state")))
         .ok_or_else(|| {
             Failure::config("neither XDG_STATE_HOME nor HOME is set, so there is no default file for the locks; set \
                  --url or LOCKWRIGHT_URL, to sqlite:/var/lib/locks.db for example",
             )
         })?;
-    Ok(state.join("lockwright/locks.db"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn default_is_in_the_state_folder() {
-        let file = |state: Option<&str>, home: Option<&str>| {
-            default_file(state.map(Into::into), home.map(Into::into)).ok()
-        };
-        let expected = |path: &str| Some(PathBuf::from(path));
-        assert_eq!(file(Some("/s"), Some("/h")), expected("/s/lockwright/locks.db"));
-        assert_eq!(file(None, Some("/h")), expected("/h/.local/state/lockwright/locks.db"));
-        assert_eq!(file(Some("s"), Some("/h")), expected("/h/.local/state/lockwright/locks.db"));
-        assert_eq!(file(Some(""), None), None);
-    }
+    let folder = state.join("lockwright");
+    // Other users who can write here could acquire and break every lock.
+    let created = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+    let what =
+        format!("cannot create {} for the locks; set --url to another location", folder.display());
+    created.map_err(|error| Failure::os(&what, error))?;
+    let file = folder.join("locks.db");
+    file.to_str().map(|file| format!("sqlite:{file}")).ok_or_else(|| {
+        Failure::config(format!("{} is not UTF-8; set --url to another location", file.display()))
+    })
 }

@@ -10,6 +10,7 @@ use lockwright::{BootInstant, Clock, Guard, HoldState};
 use rustix::net::{RecvFlags, recv};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait};
 use serde_json::json;
+use tokio::io::Interest;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::sleep;
 
@@ -153,7 +154,7 @@ impl Held<'_> {
                 () = sleep_until(give_up_at) => {
                     // Either the supervisor's last report is unread, or the supervisor is
                     // suspended.
-                    while let Some(report) = self.try_report() {
+                    while let Ok(report) = self.try_report() {
                         if let Some(outcome) = self.on_report(report) {
                             self.reap_supervisor().await;
                             return outcome;
@@ -177,24 +178,15 @@ impl Held<'_> {
 
     /// Cancel safe.
     async fn report(&self) -> Option<Report> {
-        loop {
-            self.socket.readable().await.ok()?;
-            let mut bytes = [0; FRAME];
-            match self.socket.try_read(&mut bytes) {
-                Ok(FRAME) => return ipc::decode(&bytes),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                _ => return None,
-            }
-        }
+        self.socket.async_io(Interest::READABLE, || self.try_report()).await.ok()
     }
 
-    /// Returns a report that the runtime hasn't noticed yet, if any.
-    fn try_report(&self) -> Option<Report> {
+    /// Returns a report, even if the runtime hasn't noticed it yet.
+    fn try_report(&self) -> io::Result<Report> {
         let mut bytes = [0; FRAME];
-        match recv(&self.socket, &mut bytes, RecvFlags::DONTWAIT) {
-            Ok((FRAME, _)) => ipc::decode(&bytes),
-            _ => None,
-        }
+        let (length, _) = recv(&self.socket, &mut bytes, RecvFlags::DONTWAIT)?;
+        let report = if length == FRAME { ipc::decode(&bytes) } else { None };
+        report.ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
     /// A failure is ignored: either the supervisor has ended, or it ends all processes by the last

@@ -177,18 +177,17 @@ fn a_database_file_that_is_none() {
 #[test]
 fn the_default_is_a_file_of_ones_own() {
     let sandbox = Sandbox::new();
-    let run = |state: Option<&str>| {
+    let absolute = sandbox.path("state");
+    // A relative folder counts as none.
+    for (state, home, folder) in [
+        ("", "home", "home/.local/state/lockwright"),
+        ("relative", "other", "other/.local/state/lockwright"),
+        (absolute.to_str().unwrap(), "home", "state/lockwright"),
+    ] {
         let mut command = sandbox.lockwright(["run", "a", "--", "true"]);
         command.env_remove("LOCKWRIGHT_URL");
-        command.env("HOME", sandbox.path("home")).env_remove("XDG_STATE_HOME");
-        if let Some(folder) = state {
-            command.env("XDG_STATE_HOME", sandbox.path(folder));
-        }
+        command.env("HOME", sandbox.path(home)).env("XDG_STATE_HOME", state);
         sandbox.finish(&mut command).exits(0);
-    };
-    run(None);
-    run(Some("state"));
-    for folder in ["home/.local/state/lockwright", "state/lockwright"] {
         let folder = sandbox.path(folder);
         assert!(folder.join("locks.db").exists());
         assert_eq!(fs::metadata(folder).unwrap().permissions().mode() & 0o777, 0o700);

@@ -48,13 +48,14 @@ pub struct Subject {
     pub notes: Vec<String>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// In the order of the report's tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
+    Baseline,
     Ours,
     /// An earlier build of Lockwright.
     Before,
-    Baseline,
     Peer,
 }
 

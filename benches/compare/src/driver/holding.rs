@@ -5,7 +5,7 @@ use super::cores;
 use super::pace::TTL;
 use super::subject::{RunningSubject, Used};
 use super::table::{Key, Round};
-use super::worker::{Failure, Worker};
+use super::worker::Failure;
 use crate::results::Regime;
 
 const REGIME: Regime = Regime::TwoCores;
@@ -38,11 +38,10 @@ impl BackendRun<'_> {
                 // memory.
                 let subject = (at + round) % self.subjects.len();
                 let kind = self.subjects[subject].program.kind;
-                if !self.pace.is_for(kind, "renewal", count, REGIME) {
-                    continue;
+                if self.pace.is_for(kind, "renewal", count, REGIME) {
+                    self.measure_hold(subject, count);
+                    self.subjects[subject].dismiss();
                 }
-                self.measure_hold(subject, count);
-                self.subjects[subject].dismiss();
             }
         }
     }
@@ -137,12 +136,11 @@ impl RunningSubject<'_> {
     }
 
     fn watch(&mut self, processes: usize, time: Duration) -> Result<Round, Failure> {
-        let sleep = |_: &mut [Worker]| {
-            std::thread::sleep(time);
-            Ok(())
-        };
         let Used { served, keep_alives, servers_us, subject_us, .. } =
-            self.used(REGIME, processes, sleep)?;
+            self.used(REGIME, processes, |_| {
+                std::thread::sleep(time);
+                Ok(())
+            })?;
         let mut round = Round::default();
         let seconds = time.as_secs_f64();
         round.add("server_commands_per_second", served.map(|served| served / seconds));

@@ -32,8 +32,8 @@ pub fn text(old: &Results, new: &Results, all: bool) -> String {
     let mut changes = Vec::new();
     for cell in old.cells.iter().filter(wanted) {
         let Some(newer) = after.cell(&Place::of(cell), &cell.subject) else { continue };
-        let (was_comparable, change) = change((&before, cell), (&after, newer));
-        compared += usize::from(was_comparable);
+        let Some(change) = change((&before, cell), (&after, newer)) else { continue };
+        compared += 1;
         changes.extend(change);
     }
     changes.sort_by(|one: &Change, other| one.goodness.total_cmp(&other.goodness));
@@ -70,23 +70,22 @@ fn kind_of(cell: &Cell) -> String {
     format!("{backend}, {workload}, {}: {subject}", names::regime(*regime))
 }
 
-fn change(before: (&View<'_>, &Cell), after: (&View<'_>, &Cell)) -> (bool, Option<Change>) {
+/// Returns `None` if the cells can't be compared, and `Some(None)` if they differ only by noise.
+fn change(before: (&View<'_>, &Cell), after: (&View<'_>, &Cell)) -> Option<Option<Change>> {
     let (_, cell) = after;
-    let Some(workload) = Workload::of(&cell.workload) else { return (false, None) };
+    let workload = Workload::of(&cell.workload)?;
     let figures = |cell: &Cell| {
         let figures = cell.measures.get(workload.measure)?;
         Some((figures.clone(), median(figures)?))
     };
-    let (Some((old, was)), Some((new, is))) = (figures(before.1), figures(cell)) else {
-        return (false, None);
-    };
+    let ((old, was), (new, is)) = (figures(before.1)?, figures(cell)?);
     let ratios = to_baseline(before, workload).zip(to_baseline(after, workload));
     let has_baseline = ratios.is_some();
     let (old, new) = ratios.unwrap_or((old, new));
-    let (Some(from), Some(to)) = (median(&old), median(&new)) else { return (false, None) };
+    let (from, to) = (median(&old)?, median(&new)?);
     let is_nothing = (was - is).abs() < names::resolution(workload.measure);
     if !differ(&old, &new) || is_nothing {
-        return (true, None);
+        return Some(None);
     }
     let grown = if from > 0.0 { to / from } else { f64::INFINITY };
     let goodness = if workload.more_is_better { grown } else { 1.0 / grown };
@@ -104,7 +103,7 @@ fn change(before: (&View<'_>, &Cell), after: (&View<'_>, &Cell)) -> (bool, Optio
     };
     let Cell { backend, workload, subject, .. } = cell;
     let line = format!("{backend}, {workload}, {}: {subject}: {what}", Place::of(cell).words());
-    (true, Some(Change { goodness, line }))
+    Some(Some(Change { goodness, line }))
 }
 
 fn to_baseline((view, cell): (&View<'_>, &Cell), workload: &Workload) -> Option<Vec<f64>> {

@@ -40,7 +40,7 @@ impl Spread {
         let rank = rank(sorted.len());
         Some(Self {
             low: *sorted.get(rank)?,
-            median: percentile(&sorted, 0.5)?,
+            median: middle(&sorted)?,
             high: sorted[sorted.len() - 1 - rank],
             rounds: sorted.len(),
         })
@@ -75,16 +75,12 @@ fn rank(count: usize) -> usize {
 }
 
 pub fn median(values: &[f64]) -> Option<f64> {
-    percentile(&sorted(values), 0.5)
+    middle(&sorted(values))
 }
 
-/// Returns the quantile `share` (0 to 1), interpolated.
-pub fn percentile(sorted: &[f64], share: f64) -> Option<f64> {
-    let at = share.clamp(0.0, 1.0) * sorted.len().checked_sub(1)? as f64;
-    let (below, part) = (sorted[at as usize], at.fract());
-    let above = sorted[at.ceil() as usize];
-    // Avoids infinity times 0, which is NaN.
-    Some(if part == 0.0 || below == above { below } else { below * (1.0 - part) + above * part })
+fn middle(sorted: &[f64]) -> Option<f64> {
+    let (below, above) = (sorted.len().checked_sub(1)? / 2, sorted.len() / 2);
+    Some((sorted[below] + sorted[above]) / 2.0)
 }
 
 fn sorted(values: &[f64]) -> Vec<f64> {
@@ -157,16 +153,12 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_of_known_values() {
+    fn medians_of_known_values() {
         assert_eq!(median(&[]), None);
         assert_eq!(median(&[3.0]), Some(3.0));
         assert_eq!(median(&[5.0, 1.0, f64::NAN, 3.0]), Some(3.0));
         assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
-        let sorted: Vec<f64> = (0..=100).map(f64::from).collect();
-        near(percentile(&sorted, 0.99).unwrap(), 99.0);
-        near(percentile(&sorted[..11], 0.25).unwrap(), 2.5);
-        assert_eq!(percentile(&[1.0, f64::INFINITY], 1.0), Some(f64::INFINITY));
-        assert_eq!(percentile(&[f64::INFINITY; 2], 0.5), Some(f64::INFINITY));
+        assert_eq!(median(&[1.0, f64::INFINITY]), Some(f64::INFINITY));
     }
 
     #[test]

@@ -100,27 +100,18 @@ impl<'a> View<'a> {
 
     /// Returns the subjects, peers last and the best peer first.
     pub(super) fn subjects(&self, workload: &Workload, backend: &'a str) -> Vec<&'a str> {
-        let mut found: Vec<(u8, f64, &str)> = Vec::new();
+        let mut found: Vec<(Kind, f64, &str)> = Vec::new();
         for regime in self.regimes(workload) {
             for at in self.numbers(workload).into_iter().rev() {
                 let place = Place { workload: workload.id, backend, at, regime };
                 for cell in self.at(&place) {
-                    let rank = match self.kind(&cell.subject) {
-                        Kind::Baseline => 0,
-                        Kind::Ours => 1,
-                        Kind::Before => 2,
-                        Kind::Peer => 3,
-                    };
-                    let value = spread(cell, workload.measure).map(|spread| spread.median);
-                    let worse = match value {
-                        Some(value) if workload.more_is_better => -value,
-                        Some(value) => value,
-                        None => f64::INFINITY,
-                    };
+                    let median = spread(cell, workload.measure).map(|spread| spread.median);
+                    let sign = if workload.more_is_better { -1.0 } else { 1.0 };
+                    let worse = median.map_or(f64::INFINITY, |median| sign * median);
                     match found.iter_mut().find(|(_, _, known)| *known == cell.subject) {
                         Some(known) if known.1.is_infinite() => known.1 = worse,
                         Some(_) => {}
-                        None => found.push((rank, worse, &cell.subject)),
+                        None => found.push((self.kind(&cell.subject), worse, &cell.subject)),
                     }
                 }
             }

@@ -53,17 +53,10 @@ impl Server for Mysql {
         Ok(connection)
     }
 
-    async fn insert(on: &mut MySqlConnection, lease: &Lease<'_>) -> Result<bool> {
-        let insert = query(INSERT).bind(lease.name).bind(lease.token).bind(micros(lease.ttl));
-        Ok(insert.execute(on).await?.rows_affected() == 1)
-    }
-
-    async fn insert_in_turn(on: &mut MySqlConnection, lease: &Lease<'_>) -> Result<bool> {
-        let insert = query(INSERT_IN_TURN)
-            .bind(lease.name)
-            .bind(lease.token)
-            .bind(micros(lease.ttl))
-            .bind(lock(lease.name));
+    async fn insert(on: &mut MySqlConnection, lease: &Lease<'_>, in_turn: bool) -> Result<bool> {
+        let insert = query(if in_turn { INSERT_IN_TURN } else { INSERT });
+        let insert = insert.bind(lease.name).bind(lease.token).bind(micros(lease.ttl));
+        let insert = if in_turn { insert.bind(lock(lease.name)) } else { insert };
         Ok(insert.execute(on).await?.rows_affected() == 1)
     }
 

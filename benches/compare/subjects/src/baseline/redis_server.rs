@@ -50,21 +50,17 @@ impl Server {
         })
     }
 
-    pub(super) fn connection(&self) -> MultiplexedConnection {
-        self.connection.clone()
-    }
-
     pub(super) async fn set(&self, name: &str, ttl: Duration) -> Result<bool> {
         let mut set = cmd("SET");
         set.arg(key(name)).arg(&self.token).arg("NX").arg("PX").arg(ttl.as_millis() as u64);
-        let granted: Option<String> = set.query_async(&mut self.connection()).await?;
+        let granted: Option<String> = set.query_async(&mut self.connection.clone()).await?;
         Ok(granted.is_some())
     }
 
     pub(super) async fn delete(&self, name: &str) -> Result<bool> {
         let mut delete = cmd("EVALSHA");
         delete.arg(&self.release).arg(1).arg(key(name)).arg(&self.token);
-        Ok(delete.query_async(&mut self.connection()).await?)
+        Ok(delete.query_async(&mut self.connection.clone()).await?)
     }
 
     pub(super) async fn renew(&self, names: &[&str], ttl: Duration) -> Result<usize> {
@@ -75,7 +71,7 @@ impl Server {
             for name in batch {
                 renew.arg(key(name));
             }
-            renewed += renew.query_async::<usize>(&mut self.connection()).await?;
+            renewed += renew.query_async::<usize>(&mut self.connection.clone()).await?;
         }
         Ok(renewed)
     }
@@ -102,7 +98,7 @@ impl Server {
 
     /// Creates the only element of a name's list, unless the name has a lease.
     async fn make_turn(&self, name: &str, list: &str) -> Result<()> {
-        let mut connection = self.connection();
+        let mut connection = self.connection.clone();
         if cmd("EXISTS").arg(key(name)).query_async(&mut connection).await? {
             return Ok(());
         }

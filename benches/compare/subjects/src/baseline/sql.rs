@@ -25,12 +25,9 @@ pub(super) trait Server: Sized + 'static {
 
     async fn connect(&self) -> Result<Self::Connection>;
 
-    /// Returns `false` if the name has a lease.
-    async fn insert(on: &mut Self::Connection, lease: &Lease<'_>) -> Result<bool>;
-
-    /// Waits until no other waiter is ahead, then inserts the lease. [`Self::delete_in_turn`]
-    /// begins the next waiter's turn.
-    async fn insert_in_turn(on: &mut Self::Connection, lease: &Lease<'_>) -> Result<bool>;
+    /// Returns `false` if the name has a lease. If `in_turn`, waits first until no other waiter is
+    /// ahead. [`Self::delete_in_turn`] begins the next waiter's turn.
+    async fn insert(on: &mut Self::Connection, lease: &Lease<'_>, in_turn: bool) -> Result<bool>;
 
     /// Returns `false` if there was no lease.
     async fn delete(on: &mut Self::Connection, name: &str, token: i64) -> Result<bool>;
@@ -134,7 +131,7 @@ impl<S: Server> Library for Sql<S> {
         }
         let lease = Lease { name, token: self.token, ttl };
         let mut lent = self.lend(&self.requests).await?;
-        let granted = S::insert(&mut lent.connection, &lease).await?;
+        let granted = S::insert(&mut lent.connection, &lease, false).await?;
         self.requests.give_back(lent);
         if granted { Ok(Hold::Lease(name.into())) } else { Err(held(name)) }
     }
@@ -145,10 +142,10 @@ impl<S: Server> Library for Sql<S> {
         }
         let lease = Lease { name, token: self.token, ttl };
         let mut lent = self.lend(&self.waiting).await?;
-        let mut granted = S::insert_in_turn(&mut lent.connection, &lease).await?;
+        let mut granted = S::insert(&mut lent.connection, &lease, true).await?;
         while !granted {
             sleep(AGAIN).await;
-            granted = S::insert(&mut lent.connection, &lease).await?;
+            granted = S::insert(&mut lent.connection, &lease, false).await?;
         }
         Ok(Hold::LeaseInTurn(name.into(), lent))
     }

@@ -1,4 +1,4 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::Extent;
@@ -133,9 +133,7 @@ pub(super) fn subjects(page: &mut Page, view: &View<'_>, extent: Extent) {
         page.paragraph("Notes about the subjects:");
         page.list(notes);
     }
-    if results.missing.is_empty() {
-        page.paragraph("No library is missing.");
-    } else {
+    if !results.missing.is_empty() {
         page.paragraph("Missing, with the reason:");
         page.list(results.missing.iter().map(|missing| named(&missing.name, &missing.reason)));
     }
@@ -182,15 +180,5 @@ pub(super) fn exclusion(page: &mut Page, view: &View<'_>) {
         });
         let head = ["subject", "excludes on", "turns checked"].map(str::to_owned);
         page.table(&head, 2, &rows.collect::<Vec<_>>());
-    }
-    let is_seen = |backend: &str, subject: &str| {
-        results.exclusion.iter().any(|seen| seen.backend == backend && seen.subject == subject)
-    };
-    let unseen = results.cells.iter().filter(|cell| !is_seen(&cell.backend, &cell.subject));
-    let unseen: BTreeSet<String> =
-        unseen.map(|cell| plain(&format!("{} on {}", cell.subject, cell.backend))).collect();
-    if !unseen.is_empty() {
-        let names: Vec<String> = unseen.into_iter().collect();
-        page.paragraph(&format!("**Timed without this check**: {}.", names.join(", ")));
     }
 }

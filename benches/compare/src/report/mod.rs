@@ -54,7 +54,7 @@ pub fn write(
     let seen_from_page = folder.strip_prefix(beside).unwrap_or(folder);
     let mut page = Page("# Benchmarks\n".to_owned());
     about::warning(&mut page, &view);
-    findings::all(&mut page, &view, extent);
+    findings::all(&mut page, &view);
     tables::glance(&mut page, &view);
     about::run(&mut page, &view, json);
     about::method(&mut page, &view);

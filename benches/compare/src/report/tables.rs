@@ -9,19 +9,18 @@ use crate::workload::Workload;
 pub(super) fn glance(page: &mut Page, view: &View<'_>) {
     let is_speed = |workload: &&Workload| workload.grows.is_none() && workload.more_is_better;
     let workloads: Vec<_> = view.workloads().filter(is_speed).collect();
-    let ours = view.results.subjects.iter().filter(|known| known.kind == Kind::Ours);
+    let mut subjects = view.results.subjects.iter();
+    let Some(ours) = subjects.find(|known| known.kind == Kind::Ours) else { return };
     let mut rows = Vec::new();
-    for ours in ours {
-        for backend in &view.backends {
-            let mut cells = vec![(*backend).to_owned()];
-            cells.extend(workloads.iter().map(|workload| {
-                per_regime(view, workload, (backend, &ours.name, 0), |cell| {
-                    Some(names::times(view.to_baseline(cell)?.ratio.median))
-                })
-            }));
-            if cells[1..].iter().any(|cell| cell != names::NONE) {
-                rows.push(cells);
-            }
+    for backend in &view.backends {
+        let mut cells = vec![(*backend).to_owned()];
+        cells.extend(workloads.iter().map(|workload| {
+            per_regime(view, workload, (backend, &ours.name, 0), |cell| {
+                Some(names::times(view.to_baseline(cell)?.ratio.median))
+            })
+        }));
+        if cells[1..].iter().any(|cell| cell != names::NONE) {
+            rows.push(cells);
         }
     }
     if rows.is_empty() {
@@ -47,28 +46,13 @@ pub(super) fn figures(page: &mut Page, view: &View<'_>, workload: &Workload) {
         rounds => format!("{rounds} rounds"),
     };
     let better = if workload.more_is_better { "more" } else { "less" };
-    match workload.grows {
-        None => {
-            page.paragraph(&format!(
-                "The figure: {figure}, the median of {rounds}; {better} is better. The next \
-                 column has its ratio to the baseline's, with the spread."
-            ));
-            measured(page, view, workload);
-            let regimes = view.regimes(workload).into_iter();
-            let regimes: Vec<_> =
-                regimes.map(|regime| format!("on {}", names::regime(regime))).collect();
-            others(page, view, workload, None, &regimes.join(" / "));
-        }
-        Some(grows) => {
-            page.paragraph(&format!(
-                "The figure: {figure}, by {grows}, the median of {rounds}; {better} is better. In \
-                 brackets its ratio to the baseline's."
-            ));
-            growth(page, view, workload);
-            let at = format!("at each subject's largest number of {grows}");
-            others(page, view, workload, Some(grows), &at);
-        }
-    }
+    let by = workload.grows.map_or_else(String::new, |grows| format!(", by {grows}"));
+    page.paragraph(&format!(
+        "The figure: {figure}{by}, the median of {rounds}; {better} is better. After the dot: its \
+         ratio to the baseline's, with the spread."
+    ));
+    measured(page, view, workload);
+    others(page, view, workload);
     notes(page, view, workload);
 }
 
@@ -85,12 +69,9 @@ fn per_regime<'a>(
     if figures.iter().all(Option::is_none) {
         return names::NONE.to_owned();
     }
-    let written = figures.into_iter().map(|figure| figure.unwrap_or_else(none));
+    let written =
+        figures.into_iter().map(|figure| figure.unwrap_or_else(|| names::NONE.to_owned()));
     written.collect::<Vec<_>>().join(" / ")
-}
-
-fn none() -> String {
-    names::NONE.to_owned()
 }
 
 /// Writes a table with each backend's name only in its first row.
@@ -119,38 +100,20 @@ fn table<'a>(
 }
 
 fn measured(page: &mut Page, view: &View<'_>, workload: &Workload) {
-    let regimes = view.regimes(workload);
-    let columns = regimes
-        .iter()
-        .flat_map(|regime| [names::regime(*regime).to_owned(), "to the baseline".to_owned()]);
-    table(page, view, workload, columns, |backend, subject| {
-        let cells = regimes.iter().flat_map(|regime| {
-            let place = Place { workload: workload.id, backend, at: 0, regime: *regime };
-            let found = view.cell(&place, subject);
-            let figure = found.and_then(|cell| spread(cell, workload.measure));
-            let ratio = found.and_then(|cell| view.to_baseline(cell));
-            [
-                figure.map(|figure| names::figure(workload.measure, figure.median)),
-                ratio.map(|ratio| names::ratio(&ratio.ratio)),
-            ]
-        });
-        Some(cells.map(|cell| cell.unwrap_or_else(none)).collect())
-    });
-}
-
-fn growth(page: &mut Page, view: &View<'_>, workload: &Workload) {
     let numbers = view.numbers(workload);
-    let regimes = view.regimes(workload).into_iter().map(names::regime);
-    let mut columns: Vec<_> = numbers.iter().map(|at| names::count(*at as f64)).collect();
-    columns[0] = format!("{}: {}", regimes.collect::<Vec<_>>().join(" / "), columns[0]);
+    let mut columns: Vec<_> = match workload.grows {
+        Some(_) => numbers.iter().map(|at| names::count(*at as f64)).collect(),
+        None => vec![names::title(workload.measure)],
+    };
+    columns[0] = format!("{}: {}", regimes(view, workload), columns[0]);
     table(page, view, workload, columns, |backend, subject| {
         let cells = numbers.iter().map(|at| {
             per_regime(view, workload, (backend, subject, *at), |cell| {
                 let figure = spread(cell, workload.measure)?.median;
                 let figure = names::figure(workload.measure, figure);
-                let ratio = view.to_baseline(cell).map(|to| names::times(to.ratio.median));
+                let ratio = view.to_baseline(cell).map(|to| names::ratio(&to.ratio));
                 Some(match ratio {
-                    Some(ratio) if ratio != names::NONE => format!("{figure} ({ratio})"),
+                    Some(ratio) if ratio != names::NONE => format!("{figure} · {ratio}"),
                     _ => figure,
                 })
             })
@@ -159,8 +122,12 @@ fn growth(page: &mut Page, view: &View<'_>, workload: &Workload) {
     });
 }
 
-/// Writes the workload's other measures. If a number `grows`, writes them at its largest value.
-fn others(page: &mut Page, view: &View<'_>, workload: &Workload, grows: Option<&str>, at: &str) {
+fn regimes(view: &View<'_>, workload: &Workload) -> String {
+    view.regimes(workload).into_iter().map(names::regime).collect::<Vec<_>>().join(" / ")
+}
+
+/// Writes the workload's other measures. If a number grows, writes them at its largest value.
+fn others(page: &mut Page, view: &View<'_>, workload: &Workload) {
     let has = |cell: &Cell, measure: &str| cell.measures.contains_key(measure);
     let cells = || view.places(workload).flat_map(|place| view.at(&place).to_vec());
     let is_there = |measure: &&&str| cells().any(|cell| has(cell, measure));
@@ -168,9 +135,12 @@ fn others(page: &mut Page, view: &View<'_>, workload: &Workload, grows: Option<&
     if measures.is_empty() {
         return;
     }
-    page.paragraph(&format!("Other measures, {at}:"));
+    let at = workload
+        .grows
+        .map_or_else(String::new, |grows| format!(", at each subject's largest number of {grows}"));
+    page.paragraph(&format!("Other measures, {}{at}:", regimes(view, workload)));
     let columns = measures.iter().map(|measure| names::title(measure));
-    let columns = grows.map(str::to_owned).into_iter().chain(columns);
+    let columns = workload.grows.map(str::to_owned).into_iter().chain(columns);
     table(page, view, workload, columns, |backend, subject| {
         let its = cells().filter(|cell| cell.backend == backend && cell.subject == subject);
         let its = its.filter(|cell| measures.iter().any(|measure| has(cell, measure)));
@@ -180,7 +150,7 @@ fn others(page: &mut Page, view: &View<'_>, workload: &Workload, grows: Option<&
                 Some(names::figure(measure, spread(cell, measure)?.median))
             })
         });
-        Some(grows.map(|_| names::count(at as f64)).into_iter().chain(cells).collect())
+        Some(workload.grows.map(|_| names::count(at as f64)).into_iter().chain(cells).collect())
     });
 }
 

@@ -11,8 +11,7 @@ pub(crate) fn run(args: &[String]) -> Result<ExitCode, String> {
     let task = args.first().map(String::as_str);
     let measures = !matches!(task, Some("compare" | "report"));
     servers::provide(measures)?;
-    let is_whole_run =
-        measures && task != Some("profile") && !args.iter().any(|word| word == "--smoke");
+    let is_whole_run = measures && !args.iter().any(|word| word == "--smoke");
     if is_whole_run && !folders::target().join("peers/built.json").exists() {
         let _ = peers::build_all().inspect_err(|problem| eprintln!("{problem}"));
     }

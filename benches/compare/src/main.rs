@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use lockwright_bench::driver::{self, Plan};
 use lockwright_bench::report::Extent;
-use lockwright_bench::results::{Kind, Missing, Profile, Results, Subject};
+use lockwright_bench::results::{Kind, Missing, Results};
 use lockwright_bench::{report, servers};
 
 use options::{Bench, Command, USAGE};
@@ -24,7 +24,6 @@ fn main() -> ExitCode {
         Ok(Command::Report(json)) => report::read(&json)
             .map_err(Into::into)
             .and_then(|results| report(&results, &json, &options::out())),
-        Ok(Command::Profile(json, bench)) => profile(&json, &bench),
         Ok(Command::Compare { old, new, all }) => compared(&old, &new, all),
         Err(problem) => {
             eprintln!("cargo xtask bench: {problem}\n\n{USAGE}");
@@ -58,27 +57,6 @@ fn plan(bench: &Bench) -> servers::Result<Plan> {
         missing,
         logs: bench.out.join("logs"),
     })
-}
-
-/// Replaces profiles and notes in old results. Notes on the baseline's limits are often written
-/// after a run.
-fn profile(json: &Path, bench: &Bench) -> servers::Result<()> {
-    let mut results = report::read(json)?;
-    let mut plan = plan(bench)?;
-    plan.peers.clear();
-    plan.ours.retain(|(kind, _)| *kind != Kind::Before);
-    let (new, subjects) = driver::profiles(&plan)?;
-    let is_old = |old: &Profile| !new.iter().any(|new| new.backend == old.backend);
-    results.profiles.retain(is_old);
-    results.profiles.extend(new);
-    for now in subjects {
-        let same = |old: &&mut Subject| old.name == now.name && old.library == now.library;
-        if let Some(old) = results.subjects.iter_mut().find(same) {
-            old.notes = now.notes;
-        }
-    }
-    write(json, &results)?;
-    publish(&results, json, &bench.out)
 }
 
 fn measure(bench: &Bench) -> servers::Result<()> {

@@ -8,7 +8,6 @@ pub(crate) enum Command {
     Help,
     Bench(Bench),
     Report(PathBuf),
-    Profile(PathBuf, Bench),
     Compare { old: PathBuf, new: PathBuf, all: bool },
 }
 
@@ -29,19 +28,7 @@ pub(crate) fn parse(words: &[String]) -> Result<Command, String> {
             [results] => Ok(Command::Report(results.into())),
             _ => Err("`report` needs one file of results".to_owned()),
         },
-        Some("profile") => match &words[1..] {
-            [results, rest @ ..] => profile(results.into(), bench(rest)?),
-            [] => Err("`profile` needs a file of results".to_owned()),
-        },
         _ => bench(words),
-    }
-}
-
-fn profile(results: PathBuf, rest: Command) -> Result<Command, String> {
-    match rest {
-        Command::Bench(bench) if !bench.smoke => Ok(Command::Profile(results, bench)),
-        Command::Bench(_) => Err("a profile of a smoke run would mean nothing".to_owned()),
-        other => Ok(other),
     }
 }
 

@@ -20,8 +20,6 @@ pub struct Results {
     pub missing: Vec<Missing>,
     pub exclusion: Vec<Exclusion>,
     pub cells: Vec<Cell>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub profiles: Vec<Profile>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -113,15 +111,4 @@ impl Regime {
             Self::TwoCores => "two-cores",
         }
     }
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Profile {
-    pub backend: String,
-    pub workload: String,
-    pub regime: Regime,
-    pub subject: String,
-    pub by: String,
-    /// Symbols with their shares (0 to 1).
-    pub shares: Vec<(String, f64)>,
 }

@@ -15,14 +15,7 @@ impl Regime {
     /// and adapt to a machine with one core.
     pub(crate) fn pin(self, servers: &[u32], subjects: &[u32]) {
         pin(servers, SERVERS);
-        pin(subjects, self.core_of_subjects());
-    }
-
-    pub(super) fn core_of_subjects(self) -> usize {
-        match self {
-            Self::OneCore => SERVERS,
-            Self::TwoCores => OTHER,
-        }
+        pin(subjects, if self == Self::OneCore { SERVERS } else { OTHER });
     }
 }
 

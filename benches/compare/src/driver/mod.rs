@@ -4,7 +4,6 @@ mod backend_run;
 mod cores;
 mod holding;
 mod pace;
-mod profile;
 mod progress;
 mod subject;
 mod table;
@@ -15,7 +14,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use crate::machine;
-use crate::results::{FORMAT, Kind, Missing, Profile, Results, Settings, Subject};
+use crate::results::{FORMAT, Kind, Missing, Results, Settings, Subject};
 use crate::servers::{self, Servers};
 use backend_run::BackendRun;
 use pace::Pace;
@@ -72,7 +71,6 @@ pub fn run(
         missing: plan.missing.clone(),
         exclusion: Vec::new(),
         cells: Vec::new(),
-        profiles: Vec::new(),
     };
     let programs = meet(plan, &mut results.missing)?;
     results.subjects = programs.iter().map(presented).collect();
@@ -90,26 +88,6 @@ pub fn run(
     }
     progress.tell(&format!("measured in {:.0} s", begun.elapsed().as_secs_f64()));
     Ok(results)
-}
-
-/// Measures only profiles. Returns them, and Lockwright's own programs with their notes.
-pub fn profiles(plan: &Plan) -> servers::Result<(Vec<Profile>, Vec<Subject>)> {
-    let pace = Pace::full(plan.rounds);
-    std::fs::create_dir_all(&plan.logs)?;
-    let programs = meet(plan, &mut Vec::new())?;
-    let backends = plan.wanted_backends();
-    let progress = Progress::of(backends.len());
-    let mut profiles = Vec::new();
-    for backend in backends {
-        progress.say(&format!("{backend}: starting its servers"));
-        let servers = Servers::start(backend)?;
-        let mut run = BackendRun::new(backend, &servers, &pace, &programs, &plan.only, &progress);
-        run.warm_up();
-        let found = run.profile(&plan.logs);
-        profiles.extend(found.map_err(|failure| format!("{backend}: {}", failure.text()))?);
-        progress.done_with_backend();
-    }
-    Ok((profiles, programs.iter().map(presented).collect()))
 }
 
 fn measure(
@@ -131,12 +109,6 @@ fn measure(
     run.measure_growth();
     run.measure_waiting();
     run.measure_holds();
-    if !plan.smoke {
-        match run.profile(&plan.logs) {
-            Ok(profiles) => results.profiles.extend(profiles),
-            Err(failure) => progress.tell(&format!("{backend}: no profile: {}", failure.text())),
-        }
-    }
     results.cells.extend(run.table.cells(backend));
     Ok(())
 }

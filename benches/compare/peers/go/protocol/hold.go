@@ -2,11 +2,9 @@ package protocol
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -44,20 +42,8 @@ func (s *state) hold(words *words, output io.Writer) error {
 func (s *state) drop(output io.Writer) error {
 	held := s.held
 	s.held = nil
-	var lost atomic.Int64
-	err := atOnce(len(held), func(number int) error {
-		err := held[number].Unlock()
-		if errors.Is(err, ErrLost) {
-			lost.Add(1)
-			return nil
-		}
+	if err := atOnce(len(held), func(number int) error { return held[number].Unlock() }); err != nil {
 		return err
-	})
-	if err != nil {
-		return err
-	}
-	if lost := lost.Load(); lost > 0 {
-		return fmt.Errorf("%d of %d locks had expired", lost, len(held))
 	}
 	fmt.Fprint(output, "dropped")
 	return nil

@@ -17,7 +17,6 @@ pub struct Member {
     pub(super) process: Process,
     pub(super) ports: Ports,
     pub(super) options: Arc<Options>,
-    pub(super) is_observer: bool,
     pub(super) folder: TempDir,
 }
 
@@ -31,10 +30,6 @@ impl Member {
 
     pub fn address(&self) -> SocketAddr {
         local(self.port())
-    }
-
-    pub fn is_observer(&self) -> bool {
-        self.is_observer
     }
 
     pub fn settings(&self) -> PathBuf {

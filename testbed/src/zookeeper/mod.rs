@@ -41,16 +41,15 @@ impl ZooKeeper {
             (0..options.voters + options.observers).map(|_| Ports::find()).collect();
         let members = all.iter().enumerate().map(|(index, ports)| {
             let folder = folder::temporary("zookeeper", None)?;
-            let is_observer = index >= options.voters;
             let mut lines = listed(&all, options.voters);
-            if is_observer {
+            if index >= options.voters {
                 lines += "peerType=observer\n";
             }
             let hosts = hosts(&network, index, &all)?;
             server::prepare(folder.path(), index + 1, &options, *ports, &lines, &hosts)?;
             let process = member::start(folder.path(), &options)?;
             let (ports, options) = (*ports, Arc::clone(&options));
-            Ok(Member { process, ports, options, is_observer, folder })
+            Ok(Member { process, ports, options, folder })
         });
         let members = members.collect::<Result<_>>()?;
         let mut this = Self { members, options, network };

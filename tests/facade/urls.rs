@@ -24,23 +24,6 @@ async fn an_unknown_backend_lists_the_known_ones() {
 }
 
 #[tokio::test]
-async fn features_reported_as_missing_are_missing() {
-    let text = refused("nonsense", ErrorKind::InvalidConfig).await;
-    let (_, schemes) = text.split_once("begins with one of ").unwrap();
-    for scheme in schemes.split(", ").filter_map(|one| one.strip_suffix(" (not in this build)")) {
-        let has_tls = ["rediss", "valkeys"].iter().any(|secured| scheme.starts_with(secured));
-        if cfg!(feature = "redis") && has_tls {
-            continue; // the Redis backend gets this URL, and its error has another text
-        }
-        let url = format!("{scheme}//me:hush@db:1");
-        let error = refused(&url, ErrorKind::InvalidConfig).await;
-        let is_tls = cfg!(feature = "zookeeper") && scheme == "zookeeper+tls:";
-        let says = if is_tls { "the feature `zookeeper-tls`" } else { "this build has no" };
-        assert!(error.contains(says), "{error}");
-    }
-}
-
-#[tokio::test]
 async fn only_a_quorum_has_nodes() {
     for url in ["sqlite:locks.db", "cassandra://me:hush@db/x", ""] {
         for error in

@@ -53,8 +53,6 @@ class Library:
     packages = ()
     backends = ()
     notes = ()
-    # The maximum number of locks that the command `hold` acquires.
-    most = sys.maxsize
 
     def open(self, backend, urls):
         """Connects."""
@@ -141,7 +139,7 @@ class Subject:
             if now() < end:
                 held.append(self.library.keep(f"{prefix}/{number}", ttl))
 
-        at_once(AT_A_TIME, range(first, first + min(int(count), self.library.most)), keep)
+        at_once(AT_A_TIME, range(first, first + int(count)), keep)
         return f"held {len(held)}"
 
     def drop(self):

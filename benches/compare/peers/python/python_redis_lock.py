@@ -19,9 +19,7 @@ class PythonRedisLock(Library):
         "the TTL is rounded up to seconds",
         "redis-py without its timeout of 5 s, which fails what waits for longer, and with more than 100 connections",
         "pairs without auto_renewal, which is its default; turns and holds with it: a thread for each lock",
-        "holds 2,000 locks at most, as that is 2,000 threads",
     )
-    most = 2000
 
     def open(self, backend, urls):
         if backend == "redis-sentinel":

@@ -49,10 +49,6 @@ pub(crate) fn fill(
     Ok(())
 }
 
-pub(crate) fn empty(folder: &Path) -> Result<()> {
-    empty_except(folder, &[])
-}
-
 pub(crate) fn empty_except(folder: &Path, kept: &[&str]) -> Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();

@@ -110,6 +110,14 @@ macro_rules! tls {
 
 macro_rules! ensemble_methods {
     ($Set:ident) => {
+        impl Options {
+            /// Starts the servers and waits for their leader.
+            pub fn start(mut self) -> crate::Result<$Set> {
+                self.tls.make_certificates()?;
+                crate::port::retried(|| $Set::start_with(&self))
+            }
+        }
+
         impl $Set {
             pub fn url(&self) -> String {
                 self.url_through(self.members.iter().map(Member::port))
@@ -172,7 +180,7 @@ macro_rules! sql_methods {
             pub fn restart(&mut self, keep_data: bool) -> crate::Result<()> {
                 self.stop();
                 if !keep_data {
-                    crate::folder::empty(self.folder.path())?;
+                    crate::folder::empty_except(self.folder.path(), &[])?;
                     fill(&self.options, self.folder.path())?;
                 }
                 self.process = launch(self.port, &self.options, self.folder.path())?;

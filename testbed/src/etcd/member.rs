@@ -6,21 +6,12 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use super::control::Control;
-use super::options::Options;
+use super::cluster::Cluster;
 use crate::port::local;
 use crate::wait::SOON;
-use crate::{Process, Program, Result, folder, http, methods, port};
+use crate::{Process, Result, folder, http, methods, port};
 
 const AGREED: Duration = Duration::from_secs(5);
-
-#[derive(Debug)]
-pub(super) struct Cluster {
-    pub(super) token: String,
-    pub(super) options: Options,
-    pub(super) program: Program,
-    pub(super) control: Control,
-}
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ports {
@@ -80,7 +71,7 @@ impl Member {
 
     /// Runs `etcdctl` on this member.
     pub fn ctl(&self, arguments: &[&str]) -> Result<String> {
-        self.cluster.control.run(&[self.endpoint()], arguments)
+        self.cluster.run(&[self.endpoint()], arguments)
     }
 
     /// Restarts the member on the same ports, and waits only for this member.
@@ -97,19 +88,18 @@ impl Member {
             return self.launch(NEW);
         }
         self.forget()?;
-        let control = &self.cluster.control;
-        let all = control.endpoints();
-        let own = self.endpoint();
+        let (cluster, own) = (&self.cluster, self.endpoint());
+        let all = cluster.endpoints();
         let others: Vec<_> = all.into_iter().filter(|endpoint| *endpoint != own).collect();
-        let listed = control.run(&others, &["member", "list"])?;
+        let listed = cluster.run(&others, &["member", "list"])?;
         let peer_url = peer_url(self.ports.door);
         let old = listed.lines().find(|line| line.contains(&peer_url));
         if let Some((id, _)) = old.and_then(|line| line.split_once(',')) {
-            control.decide(&others, &["member", "remove", id])?;
+            cluster.decide(&others, &["member", "remove", id])?;
         }
         let kind: &[&str] = if self.is_learner { &["--learner"] } else { &[] };
         let add = [&["member", "add", &self.name, "--peer-urls", &peer_url], kind].concat();
-        control.decide(&others, &add)?;
+        cluster.decide(&others, &add)?;
         self.launch(EXISTING)
     }
 

@@ -1,10 +1,10 @@
-mod control;
+mod cluster;
 mod member;
 mod options;
 mod snapshot;
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use tempfile::TempDir;
 
@@ -15,9 +15,9 @@ pub use snapshot::Snapshot;
 use crate::ensemble::wait_until;
 use crate::network::{Dialler, Network};
 use crate::port::local;
-use crate::{Error, Result, folder, in_url, methods, port};
-use control::Control;
-use member::{Cluster, EXISTING, NEW, Ports};
+use crate::{Error, Result, folder, in_url, methods};
+use cluster::Cluster;
+use member::{EXISTING, NEW, Ports};
 
 /// An etcd cluster, of three members by default.
 #[derive(Debug)]
@@ -42,7 +42,8 @@ impl Etcd {
             token: token.into_owned(),
             options: options.clone(),
             program,
-            control: Control::new(options),
+            endpoints: Mutex::default(),
+            has_users: AtomicBool::new(false),
         });
         let network = Network::default();
         let ports: Vec<_> = folders.iter().map(|_| Ports::find()).collect();
@@ -76,7 +77,7 @@ impl Etcd {
         let (initial, cluster) = (initial.to_vec(), Arc::clone(&self.cluster));
         let is_learner = self.members.len() >= cluster.options.members;
         let member = Member { process, name, is_learner, ports, initial, cluster, pid, folder };
-        self.cluster.control.add_endpoint(member.endpoint());
+        self.cluster.add_endpoint(member.endpoint());
         self.members.push(member);
         Ok(())
     }
@@ -89,7 +90,7 @@ impl Etcd {
         initial.push((name.clone(), ports.door));
         let url = member::peer_url(ports.door);
         let add = ["member", "add", &name, "--learner", "--peer-urls", &url];
-        self.cluster.control.decide(&self.endpoints(), &add)?;
+        self.cluster.decide(&self.endpoints(), &add)?;
         let folder = folder::temporary("etcd", None)?;
         self.start_member(name, ports, &initial, EXISTING, folder)?;
         let index = self.members.len() - 1;
@@ -121,7 +122,7 @@ impl Etcd {
         ] {
             self.ctl(command)?;
         }
-        self.cluster.control.has_users.store(true, Ordering::SeqCst);
+        self.cluster.has_users.store(true, Ordering::SeqCst);
         Ok(())
     }
 
@@ -141,7 +142,7 @@ impl Etcd {
 
     /// Runs `etcdctl`, as the administrator if there are users.
     pub fn ctl(&self, arguments: &[&str]) -> Result<String> {
-        self.cluster.control.run(&self.endpoints(), arguments)
+        self.cluster.run(&self.endpoints(), arguments)
     }
 
     /// Returns the index of the leader that a majority accepts.
@@ -172,15 +173,7 @@ impl Etcd {
         }
         self.has_no_learner()?;
         self.start_again(|member| member.launch(NEW))?;
-        self.cluster.control.has_users.store(false, Ordering::SeqCst);
+        self.cluster.has_users.store(false, Ordering::SeqCst);
         self.make_users()
-    }
-}
-
-impl Options {
-    /// Starts the cluster and waits for its leader.
-    pub fn start(mut self) -> Result<Etcd> {
-        self.tls.make_certificates()?;
-        port::retried(|| Etcd::start_with(&self))
     }
 }

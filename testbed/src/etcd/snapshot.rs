@@ -45,7 +45,7 @@ impl Member {
         self.forget()?;
         let tool = match self.cluster.options.version {
             Version::Debian => {
-                Program::new("etcdctl", super::control::PACKAGE).env("ETCDCTL_API", "3")
+                Program::new("etcdctl", super::cluster::PACKAGE).env("ETCDCTL_API", "3")
             }
             // Debian's tool can't read the current version's snapshots.
             Version::Current => {

@@ -16,7 +16,7 @@ pub use snapshot::Snapshot;
 use crate::ensemble::wait_until;
 use crate::network::{Dialler, Greeting, Network};
 use crate::port::local;
-use crate::{Error, Result, folder, methods, port};
+use crate::{Error, Result, folder, methods};
 use election::name;
 use server::Ports;
 
@@ -99,14 +99,6 @@ impl ZooKeeper {
     /// Restarts all members and waits for them.
     pub fn restart(&mut self, keep_data: bool) -> Result<()> {
         self.start_again(|member| member.launch(keep_data))
-    }
-}
-
-impl Options {
-    /// Starts the ensemble and waits for its leader.
-    pub fn start(mut self) -> Result<ZooKeeper> {
-        self.tls.make_certificates()?;
-        port::retried(|| ZooKeeper::start_with(&self))
     }
 }
 

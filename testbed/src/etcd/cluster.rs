@@ -7,19 +7,17 @@ use crate::{Error, Program, Result, ensemble};
 
 pub(super) const PACKAGE: &str = "etcd-client";
 
+/// A cluster's data that its members share.
 #[derive(Debug)]
-pub(super) struct Control {
-    flags: Vec<String>,
-    endpoints: Mutex<Vec<String>>,
+pub(super) struct Cluster {
+    pub(super) token: String,
+    pub(super) options: Options,
+    pub(super) program: Program,
+    pub(super) endpoints: Mutex<Vec<String>>,
     pub(super) has_users: AtomicBool,
 }
 
-impl Control {
-    pub(super) fn new(options: &Options) -> Self {
-        let has_users = AtomicBool::new(false);
-        Self { flags: options.login(), endpoints: Mutex::default(), has_users }
-    }
-
+impl Cluster {
     pub(super) fn add_endpoint(&self, endpoint: String) {
         self.endpoints.lock().unwrap_or_else(PoisonError::into_inner).push(endpoint);
     }
@@ -28,28 +26,25 @@ impl Control {
         self.endpoints.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Runs `etcdctl`.
     pub(super) fn run(&self, endpoints: &[String], arguments: &[&str]) -> Result<String> {
-        self.program(endpoints).args(arguments.iter().copied()).run(Path::new("/"), "")
+        let mut program = Program::new("etcdctl", PACKAGE)
+            .env("ETCDCTL_API", "3")
+            .arg(format!("--endpoints={}", endpoints.join(",")))
+            .args(self.options.login());
+        if self.has_users.load(Ordering::SeqCst) {
+            let (user, password) = ADMIN;
+            program = program.arg(format!("--user={user}:{password}"));
+        }
+        program.args(arguments.iter().copied()).run(Path::new("/"), "")
     }
 
-    /// Like [`Control::run`], with retries because commands fail during elections.
+    /// Like [`Self::run`], with retries because commands fail during elections.
     pub(super) fn decide(&self, endpoints: &[String], arguments: &[&str]) -> Result<String> {
         let mut last = Error::new("nothing");
         let answer = ensemble::wait_until(&arguments.join(" "), || {
             self.run(endpoints, arguments).map_err(|error| last = error).ok()
         });
         answer.map_err(|error| Error::new(format!("{error}: {last}")))
-    }
-
-    fn program(&self, endpoints: &[String]) -> Program {
-        let mut program = Program::new("etcdctl", PACKAGE)
-            .env("ETCDCTL_API", "3")
-            .arg(format!("--endpoints={}", endpoints.join(",")))
-            .args(self.flags.iter().cloned());
-        if self.has_users.load(Ordering::SeqCst) {
-            let (user, password) = ADMIN;
-            program = program.arg(format!("--user={user}:{password}"));
-        }
-        program
     }
 }

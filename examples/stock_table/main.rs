@@ -1,9 +1,8 @@
 //! Stock in a database table: 200 buyers in 8 processes compete for 50 items.
 //!
 //! ```text
-//! cargo run --example stock_table --features postgres,mysql                   # starts PostgreSQL
-//! cargo run --example stock_table --features postgres,mysql -- --on mariadb
-//! cargo run --example stock_table --features postgres,mysql -- --url postgres://me@db/empty
+//! cargo run --example stock_table --features postgres     # starts PostgreSQL
+//! cargo run --example stock_table --features postgres -- --url postgres://me@db/empty
 //! ```
 //!
 //! A mutex alone isn't enough if its holder is suspended for longer than the TTL: then the holder
@@ -18,7 +17,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use lockwright::{Locks, Reason};
-use lockwright_testbed::{MariaDb, Postgres};
+use lockwright_testbed::Postgres;
 use rustix::process::Signal;
 use shop::Shop;
 use support::{Processes, Result, released, told, until};
@@ -52,13 +51,11 @@ fn main() -> Result<()> {
 }
 
 async fn the_sales() -> Result<()> {
-    let (mut postgres, mut mariadb) = (None, None);
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let url = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        [] | ["--on", "postgres"] => postgres.insert(Postgres::start()?).url(),
-        ["--on", "mariadb"] => mariadb.insert(MariaDb::start()?).url(),
-        ["--url", url] => url.to_owned(),
-        _ => return Err("there are --on postgres, --on mariadb and --url URL".into()),
+    let mut server = None;
+    let url = match &std::env::args().skip(1).collect::<Vec<_>>()[..] {
+        [] => server.insert(Postgres::start()?).url(),
+        [option, url] if option == "--url" => url.clone(),
+        _ => return Err("it takes --url URL, or nothing".into()),
     };
     let shown = lockwright::backend::redact::url(&url);
     println!("{ITEMS} items in a table, {BUYERS} buyers in {PROCESSES} processes, {shown}");

@@ -38,8 +38,7 @@ pub(crate) const ALL: &[Example] = &[
     embedded("idempotent_consumer", "each of 40 messages took effect exactly once"),
     embedded("order_grabbing", "one winner for each of 10 orders"),
     Example { name: "migrate", closing: "moved without a gap", ..flash_sale_on(&[]) },
-    stock_table(&["--on", "postgres"]),
-    stock_table(&["--on", "mariadb"]),
+    Example { name: "stock_table", closing: "exactly 50 sold", ..flash_sale_on(&[]) },
 ];
 
 impl Example {
@@ -95,8 +94,4 @@ const fn flash_sale(args: &'static [&'static str]) -> Example {
 
 const fn flash_sale_on(args: &'static [&'static str]) -> Example {
     Example { needs_server: true, ..flash_sale(args) }
-}
-
-const fn stock_table(args: &'static [&'static str]) -> Example {
-    Example { name: "stock_table", closing: "exactly 50 sold", ..flash_sale_on(args) }
 }

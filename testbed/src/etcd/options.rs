@@ -6,7 +6,7 @@ use crate::{Program, Result, go, methods};
 
 pub(super) const ADMIN: (&str, &str) = ("root", "testbed-of-lockwright");
 
-/// Options of an [`Etcd`]. [`Version::Current`] doesn't sync to disk by default.
+/// Options of an [`Etcd`]. [`Version::Debian`] syncs to disk, [`Version::Current`] doesn't.
 ///
 /// [`Etcd`]: super::Etcd
 #[derive(Debug, Clone)]
@@ -16,7 +16,6 @@ pub struct Options {
     pub(super) settings: Vec<(String, String)>,
     pub(super) user: Option<User>,
     pub(super) tls: Tls,
-    is_durable: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -34,7 +33,6 @@ impl Default for Options {
             settings: Vec::new(),
             user: None,
             tls: Tls::default(),
-            is_durable: false,
         }
     }
 }
@@ -43,8 +41,6 @@ methods::setters! { Options {
     /// Sets the version; Debian's by default.
     pub fn version(version: Version) sets version to version;
     pub fn members(count: usize) sets members to count;
-    /// Makes the current version sync to disk. Debian's version always does.
-    pub fn durable() sets is_durable to true;
 } }
 
 impl Options {
@@ -72,7 +68,7 @@ impl Options {
 
     pub(super) fn flags(&self) -> Vec<String> {
         let mut flags = vec!["--logger=zap".to_owned(), "--log-level=warn".to_owned()];
-        if self.version == Version::Current && !self.is_durable {
+        if self.version == Version::Current {
             flags.push("--unsafe-no-fsync".to_owned());
         }
         if self.user.is_some() {

@@ -9,7 +9,7 @@ use super::{Counts, Result, Servers};
 const LIMIT: Duration = Duration::from_secs(10);
 
 pub(super) fn three() -> Result<Servers> {
-    let cluster = Etcd::options().durable().start()?;
+    let cluster = Etcd::start()?;
     let answer = ask(&cluster.members[0], "/version")?;
     let version: serde_json::Value =
         serde_json::from_str(&answer).map_err(|error| format!("{answer}: {error}"))?;

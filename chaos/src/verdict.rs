@@ -4,7 +4,7 @@ use std::time::Duration;
 use lockwright::backend::validity::Rules as ValidityRules;
 use lockwright::{Profile, Token};
 use lockwright_conformance::history::journal::{Entry, Event};
-use lockwright_conformance::history::{Checked, Rules, Violation, check};
+use lockwright_conformance::history::{Checked, Rule, Rules, Violation, check};
 
 use crate::client::UNRECORDED_DELAY;
 use crate::configuration::{Configuration, named};
@@ -79,7 +79,7 @@ impl Verdict {
             let is_unsafe = |one: &Planned| breaks_it(one) || !one_breaks_it;
             checked.violations.extend(wrong_fences(before_faults(schedule, entries, is_unsafe)));
         }
-        let shows_nothing = |one: &Violation| matches!(one, Violation::ShowedNothing(_));
+        let shows_nothing = |one: &Violation| one.rule == Rule::ShowedNothing;
         let outcome = if !problems.is_empty() || !checked.violations.iter().all(shows_nothing) {
             Outcome::Violation
         } else if !checked.violations.is_empty() {
@@ -110,17 +110,18 @@ fn before_faults<'a>(
 }
 
 fn overlaps(entries: &[Entry]) -> Vec<Violation> {
-    let rules = Rules { must_show: false, ..Rules::default() };
-    let mut violations = check(entries, &rules).violations;
-    violations.retain(|one| matches!(one, Violation::Overlap(..) | Violation::TooManyPermits(..)));
-    violations
+    violations_of(&[Rule::Overlap, Rule::TooManyPermits], entries, Rules::default())
 }
 
 fn wrong_fences(entries: &[Entry]) -> Vec<Violation> {
     // With `exclusion: false`, a fence is compared only with holds granted before its request.
-    let rules = Rules { exclusion: false, must_show: false, ..Rules::default() };
+    let rules = Rules { exclusion: false, ..Rules::default() };
+    violations_of(&[Rule::SameFence, Rule::FenceFell], entries, rules)
+}
+
+fn violations_of(wanted: &[Rule], entries: &[Entry], rules: Rules) -> Vec<Violation> {
     let mut violations = check(entries, &rules).violations;
-    violations.retain(|one| matches!(one, Violation::SameFence(..) | Violation::FenceFell(..)));
+    violations.retain(|one| wanted.contains(&one.rule));
     violations
 }
 
@@ -160,7 +161,6 @@ fn rules(schedule: &Schedule, promise: Promise) -> Rules {
     Rules {
         exclusion: promise.exclusion,
         fences: promise.fences,
-        strict_order_of_fences: promise.fences,
         longest_wait: Some(longest_wait(schedule)),
         loss_margin: ValidityRules::default().margin(schedule.ttl()),
         loss_allowance: Some(LOSS_ALLOWANCE),

@@ -117,8 +117,8 @@ impl Context {
     /// Checks exclusion and fences, and returns the statistics.
     pub(crate) fn checked(&self, mut entries: Vec<Entry>) -> Verdict<Figures> {
         entries.sort_by_key(|entry| entry.at);
-        let (fences, strict_order_of_fences) = (self.has_fences(), self.has_fences());
-        let rules = Rules { fences, strict_order_of_fences, must_show: false, ..Rules::default() };
+        let fences = self.has_fences();
+        let rules = Rules { fences, must_show: false, ..Rules::default() };
         let checked = check(&entries, &rules);
         match checked.violations.first() {
             Some(violation) => Err(Failure::new(violation.to_string())),

@@ -1,18 +1,17 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use lockwright_core::Mode;
-use serde::{Deserialize, Serialize};
 
 use super::figures::Figures;
 use super::hold::Hold;
 use super::journal::Entry;
 use super::rules::Rules;
-use super::run::{Run, Tracked, UseOf, WriteOf};
-use super::violation::{Missing, Use, Used, Violation, Write};
+use super::run::{FaultSpan, Run, Tracked, Use, UseOf, WriteOf};
+use super::violation::{Rule, Violation, Write};
 use super::{fences, figures, losses, overlap, waiting};
 
 /// The result of [`check`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checked {
     /// The violated rules.
     pub violations: Vec<Violation>,
@@ -34,8 +33,9 @@ pub fn check(entries: &[Entry], rules: &Rules) -> Checked {
     waiting::check_stuck(&run, &mut violations);
     violations.extend(run.problems.iter().cloned());
     if rules.must_show {
-        violations.extend(missing(&run, &figures, rules).map(Violation::ShowedNothing));
+        violations.extend(missing(&run, &figures, rules));
     }
+    violations.iter_mut().for_each(|violation| violation.zero = run.start);
     Checked { violations, figures }
 }
 
@@ -67,20 +67,16 @@ fn check_names(run: &Run, rules: &Rules, violations: &mut Vec<Violation>) {
         let holds = run.holds.iter().map(|tracked| tracked.exclusive_part());
         by_name(holds).values().for_each(|holds| overlap::check(holds, violations));
     }
-    let whole = run.holds.iter().filter(|tracked| !tracked.is_part);
-    for holds in by_name(whole.map(|tracked| tracked.hold.clone())).values() {
-        if rules.fences {
+    if rules.fences {
+        let whole: Vec<&Tracked> = run.holds.iter().filter(|tracked| !tracked.is_part).collect();
+        for holds in by_name(whole.iter().map(|tracked| tracked.hold.clone())).values() {
             fences::check_unique(holds, violations);
-        }
-        if rules.strict_order_of_fences {
             fences::check_order(holds, violations);
         }
-    }
-    if rules.strict_order_of_fences && rules.exclusion {
         // Without `exclusion`, a client may use a hold that the server has ended, so fences needn't
         // follow the order of grants.
-        let whole = run.holds.iter().filter(|tracked| !tracked.is_part);
-        for holds in by_name(whole.map(Tracked::exclusive_part)).values() {
+        let exclusive = whole.iter().filter(|_| rules.exclusion);
+        for holds in by_name(exclusive.map(|tracked| tracked.exclusive_part())).values() {
             fences::check_order_of_grants(holds, violations);
         }
     }
@@ -91,17 +87,14 @@ fn check_names(run: &Run, rules: &Rules, violations: &mut Vec<Violation>) {
             writes.entry(&write.name).or_default().push(write);
         }
     }
-    writes.values().for_each(|writes| fences::check_register(writes, violations));
-    if rules.exclusion && rules.fences && rules.strict_order_of_fences {
+    writes.values().for_each(|writes| fences::check_register(run, writes, violations));
+    if rules.exclusion && rules.fences {
         violations.extend(run.writes.iter().filter_map(|write| refused_although_valid(run, write)));
     }
-    let mut names: Vec<&str> = run.requests.iter().map(|request| request.name.as_str()).collect();
-    names.sort_unstable();
-    names.dedup();
-    for (name, limit) in names.into_iter().zip(std::iter::repeat(rules.longest_wait)) {
-        if let Some(limit) = limit {
+    if let Some(limit) = rules.longest_wait {
+        for name in run.names() {
             let gaps = waiting::gaps(run, name, &rules.excusing_faults);
-            waiting::check_gaps(name, &gaps, limit, violations);
+            waiting::check_gaps(run, name, &gaps, limit, violations);
         }
     }
 }
@@ -115,8 +108,13 @@ fn after_its_end(run: &Run, used: &UseOf) -> Option<Violation> {
     // A renewal after the hold's end is a violation only after the next grant, because renewals may
     // be recorded late.
     (used.by == Use::Checked || next.is_some()).then(|| {
-        let (hold, next) = (hold.clone(), next.cloned());
-        Violation::UsedAfterItsEnd(Box::new(Used { hold, at: used.at, by: used.by, next }))
+        let (title, by) = match used.by {
+            Use::Checked => ("a hold was used after its end", "checked"),
+            Use::Renewed => ("a hold was renewed after its deadline and the next grant", "renewed"),
+        };
+        let violation = Violation::new(Rule::UsedAfterItsEnd, title);
+        let violation = violation.of([hold].into_iter().chain(next)).at(used.at, used.at);
+        violation.note(format!("{by} at {:.6} s", run.since(used.at)))
     })
 }
 
@@ -135,20 +133,36 @@ fn refused_although_valid(run: &Run, of: &WriteOf) -> Option<Violation> {
     };
     let refused = !write.accepted && hold.mode == Mode::Exclusive && is_valid;
     let is_wrong = refused && !run.holds.iter().any(|tracked| is_later(&tracked.hold));
-    is_wrong.then(|| Violation::RefusedWrite(hold.into(), write.clone().into()))
+    is_wrong.then(|| {
+        let title = "the register refused the write of a valid hold";
+        let violation = Violation::new(Rule::RefusedWrite, title).of([&hold]);
+        let violation = violation.at(write.sent, write.answered);
+        violation.note(format!("answered at {:.6} s", run.since(write.answered)))
+    })
 }
 
-fn missing(run: &Run, figures: &Figures, rules: &Rules) -> impl Iterator<Item = Missing> {
-    let contention = (figures.contended == 0).then_some(Missing::Contention);
-    let hand_overs = (figures.hand_overs == 0).then_some(Missing::HandOvers);
-    let effects = run.faults.iter().filter(|fault| fault.effect.is_none());
-    let effects = effects
-        .map(|fault| Missing::Effect { fault: fault.fault.clone(), target: fault.target.clone() });
-    let unrefused = match rules.strict_order_of_fences {
-        true => figures::paused_and_never_refused(run),
-        false => BTreeSet::new(),
-    };
-    let late_writes =
-        unrefused.into_iter().map(|process| Missing::LateWrite { process: process.clone() });
-    contention.into_iter().chain(hand_overs).chain(effects).chain(late_writes)
+fn missing(run: &Run, figures: &Figures, rules: &Rules) -> Vec<Violation> {
+    let missing =
+        |what: String| Violation::new(Rule::ShowedNothing, "the run showed nothing").note(what);
+    let mut violations = Vec::new();
+    if figures.contended == 0 {
+        let what = "no client asked for a lock that another process held";
+        violations.push(missing(what.to_owned()));
+    }
+    if figures.hand_overs == 0 {
+        let what = "no waiter was granted a lock after another process's hold";
+        violations.push(missing(what.to_owned()));
+    }
+    for FaultSpan { fault, target, from, .. } in
+        run.faults.iter().filter(|span| span.effect.is_none())
+    {
+        let what = format!("the fault {fault} on {target} began, and no effect was recorded");
+        violations.push(missing(what).at(*from, *from));
+    }
+    if rules.fences {
+        let unrefused = figures::paused_and_never_refused(run).into_iter();
+        let no_write = "was paused beyond its deadline, and no write after it was refused";
+        violations.extend(unrefused.map(|process| missing(format!("{process} {no_write}"))));
+    }
+    violations
 }

@@ -3,7 +3,8 @@ use std::collections::HashMap;
 use lockwright_core::{Fence, Mode};
 
 use super::hold::Hold;
-use super::violation::{Violation, Write};
+use super::run::Run;
+use super::violation::{Rule, Violation, Write};
 
 pub(crate) fn check_unique(holds: &[Hold], violations: &mut Vec<Violation>) {
     let mut by_fence: HashMap<Fence, Vec<&Hold>> = HashMap::new();
@@ -12,7 +13,8 @@ pub(crate) fn check_unique(holds: &[Hold], violations: &mut Vec<Violation>) {
         let are_readers = |other: &Hold| hold.mode == Mode::Shared && other.mode == Mode::Shared;
         let other = same.iter().find(|other| !other.is_one_with(hold) && !are_readers(other));
         if let Some(other) = other {
-            violations.push(Violation::SameFence((*other).clone().into(), hold.clone().into()));
+            let violation = Violation::new(Rule::SameFence, "two holds had one fence");
+            violations.push(violation.of([other, hold]).at(hold.granted, hold.granted));
         }
         same.push(hold);
     }
@@ -38,7 +40,8 @@ fn falls<T: Copy>(
 }
 
 fn fell((highest, hold): (&Hold, &Hold)) -> Violation {
-    Violation::FenceFell(highest.clone().into(), hold.clone().into())
+    let violation = Violation::new(Rule::FenceFell, "a later hold had a smaller fence");
+    violation.of([highest, hold]).at(hold.granted, hold.granted)
 }
 
 /// Checks that each request gets no smaller fence than a hold granted before the request. The
@@ -73,13 +76,21 @@ pub(crate) fn check_order_of_grants(holds: &[Hold], violations: &mut Vec<Violati
 
 /// Checks that the register accepted no write sent after it accepted a higher fence. The writes
 /// have one name and are sorted by answer.
-pub(crate) fn check_register(writes: &[&Write], violations: &mut Vec<Violation>) {
+pub(crate) fn check_register(run: &Run, writes: &[&Write], violations: &mut Vec<Violation>) {
     let answered = writes.iter().copied().filter(|write| write.accepted);
     let mut by_sending: Vec<&Write> = answered.clone().collect();
     by_sending.sort_by_key(|write| write.sent);
     let is_before = |before: &Write, write: &Write| before.answered < write.sent;
     let stale = falls(by_sending, answered, is_before, |write| write.fence);
     violations.extend(stale.map(|(highest, write)| {
-        Violation::StaleWrite(highest.clone().into(), write.clone().into())
+        let Write { who, fence, answered, .. } = write;
+        let violation = Violation::new(Rule::StaleWrite, "the register accepted a stale write");
+        let violation = violation.by(&[&highest.who, who]).at(*answered, *answered);
+        let (before, sent) = (run.since(highest.answered), run.since(write.sent));
+        violation.note(format!(
+            "{} wrote {:?} with fence {} at {before:.6} s, and {who} with fence {fence} after \
+             {sent:.6} s",
+            highest.who, highest.name, highest.fence
+        ))
     }));
 }

@@ -1,21 +1,17 @@
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::time::Duration;
 
 use lockwright_core::{BootInstant, Mode};
-use serde::{Deserialize, Serialize};
 
-use super::rivals::Timed;
+use super::hold::Hold;
 use super::rules::Rules;
 use super::run::{End, Request, Run, Tracked};
 use super::waiting::gaps;
 
 /// Statistics of one run, or the sum of [several](Figures::add). All integers are counts.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// Runs.
-    pub runs: u64,
     /// Requests, renewals, releases, writes and breaks.
     pub operations: u64,
     /// Requests.
@@ -28,17 +24,8 @@ pub struct Figures {
     pub hand_overs: u64,
     /// Faults.
     pub faults: u64,
-    /// Faults with an observed effect.
-    pub faults_with_effect: u64,
     /// Reported losses.
     pub losses: u64,
-    /// Expired holds whose running process didn't report the loss.
-    pub unreported_losses: u64,
-    /// Exclusive holds whose process was suspended at the deadline and later continued.
-    pub paused_past_the_deadline: u64,
-    /// Holds in [`paused_past_the_deadline`](Self::paused_past_the_deadline) with a write that the
-    /// register refused after the pause.
-    pub paused_and_refused: u64,
     /// Writes to the register.
     pub writes: u64,
     /// Refused writes.
@@ -57,18 +44,13 @@ pub struct Figures {
 impl Figures {
     /// Adds the statistics of other runs.
     pub fn add(&mut self, other: &Self) {
-        self.runs += other.runs;
         self.operations += other.operations;
         self.requests += other.requests;
         self.grants += other.grants;
         self.contended += other.contended;
         self.hand_overs += other.hand_overs;
         self.faults += other.faults;
-        self.faults_with_effect += other.faults_with_effect;
         self.losses += other.losses;
-        self.unreported_losses += other.unreported_losses;
-        self.paused_past_the_deadline += other.paused_past_the_deadline;
-        self.paused_and_refused += other.paused_and_refused;
         self.writes += other.writes;
         self.writes_refused += other.writes_refused;
         self.late_writes += other.late_writes;
@@ -79,28 +61,33 @@ impl Figures {
     }
 
     pub(crate) fn of(run: &Run, rules: &Rules) -> Self {
-        let timed = Timed::by_name(run);
-        let of = |request: &Request| timed.get(&*request.name);
+        let mut by_name: HashMap<&str, Vec<&Hold>> = HashMap::new();
+        for Tracked { hold, .. } in &run.holds {
+            by_name.entry(&hold.name).or_default().push(hold);
+        }
+        let rivals = |request: &Request| {
+            let (who, mode) = (request.who.clone(), request.mode);
+            let holds = by_name.get(&*request.name).into_iter().flatten().copied();
+            holds.filter(move |hold| hold.who != who && hold.competes_with(mode))
+        };
         let is_contended =
-            |request: &Request| of(request).is_some_and(|timed| timed.is_contended(request));
-        let is_hand_over =
-            |request: &Request| of(request).is_some_and(|timed| timed.is_hand_over(request));
-        let names: BTreeSet<&String> = run.requests.iter().map(|request| &request.name).collect();
-        let gaps = names.iter().flat_map(|name| gaps(run, name, &rules.excusing_faults));
+            |request: &Request| rivals(request).any(|rival| rival.is_valid_at(request.asked));
+        let is_hand_over = |request: &Request| {
+            let granted = request.ended.filter(|_| request.hold.is_some() && request.waits);
+            let ends_meanwhile =
+                |rival: &Hold| request.asked < rival.until && Some(rival.until) <= granted;
+            granted.is_some() && rivals(request).any(ends_meanwhile)
+        };
+        let gaps = run.names().into_iter().flat_map(|name| gaps(run, name, &rules.excusing_faults));
         let lags = run.holds.iter().filter_map(|hold| lag(run, hold, rules.loss_margin));
         Self {
-            runs: 1,
             operations: run.operations,
             requests: run.requests.len() as u64,
             grants: count(&run.requests, |request| request.hold.is_some()),
             contended: count(&run.requests, is_contended),
             hand_overs: count(&run.requests, is_hand_over),
             faults: run.faults.len() as u64,
-            faults_with_effect: count(&run.faults, |fault| fault.effect.is_some()),
             losses: count(&run.holds, |hold| matches!(hold.end, Some(End::Lost(..)))),
-            unreported_losses: count(&run.holds, |hold| is_unreported(run, hold)),
-            paused_past_the_deadline: count(&run.holds, |hold| paused_until(run, hold).is_some()),
-            paused_and_refused: refused_after_a_pause(run).len() as u64,
             writes: run.writes.len() as u64,
             writes_refused: count(&run.writes, |of| !of.write.accepted),
             late_writes: count(&run.writes, |of| of.write.late),
@@ -120,24 +107,14 @@ fn expired(run: &Run, tracked: &Tracked) -> bool {
     is_open && !tracked.is_continued && tracked.deadline < run.end
 }
 
-fn is_unreported(run: &Run, tracked: &Tracked) -> bool {
-    let process = run.process(&tracked.hold.who);
-    expired(run, tracked) && !process.awake(tracked.deadline, run.end).is_zero()
-}
-
-fn refused_after_a_pause(run: &Run) -> BTreeSet<usize> {
-    let refused = run.writes.iter().filter(|of| {
-        let continued = paused_until(run, &run.holds[of.hold]);
-        !of.write.accepted && continued.is_some_and(|continued| continued <= of.write.sent)
-    });
-    refused.map(|of| of.hold).collect()
-}
-
 pub(crate) fn paused_and_never_refused(run: &Run) -> BTreeSet<&String> {
     let paused = run.holds.iter().filter(|hold| paused_until(run, hold).is_some());
     let mut processes: BTreeSet<&String> = paused.map(|tracked| &tracked.hold.who).collect();
-    for hold in refused_after_a_pause(run) {
-        processes.remove(&run.holds[hold].hold.who);
+    for of in run.writes.iter().filter(|of| !of.write.accepted) {
+        let continued = paused_until(run, &run.holds[of.hold]);
+        if continued.is_some_and(|continued| continued <= of.write.sent) {
+            processes.remove(&of.write.who);
+        }
     }
     processes
 }
@@ -168,17 +145,7 @@ impl fmt::Display for Figures {
         writeln!(f, "{operations} operations, among them {requests} requests")?;
         writeln!(f, "{grants} grants, {contended} requests for a lock that another process held")?;
         writeln!(f, "{hand_overs} hand-overs from one process to another")?;
-        writeln!(
-            f,
-            "{} of {} faults with an observed effect",
-            self.faults_with_effect, self.faults
-        )?;
-        writeln!(f, "{} losses reported, {} never reported", self.losses, self.unreported_losses)?;
-        writeln!(
-            f,
-            "{} deadlines passed in a stopped process, and a later write was refused of {} of these",
-            self.paused_past_the_deadline, self.paused_and_refused
-        )?;
+        writeln!(f, "{} faults, {} losses reported", self.faults, self.losses)?;
         writeln!(
             f,
             "{} of {} writes refused by the register, {} of {} late writes refused",

@@ -1,11 +1,8 @@
-use std::fmt;
-
 use lockwright_core::{BootInstant, Fence, Mode, Token};
-use serde::{Deserialize, Serialize};
 
 /// A holder's view of its hold, valid from [`granted`](Self::granted) (inclusive) to
 /// [`until`](Self::until) (exclusive).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hold {
     /// The holder: a task, a client or a process.
     pub who: String,
@@ -52,16 +49,6 @@ impl Hold {
     /// Returns whether the hold is valid at `instant`.
     pub fn is_valid_at(&self, instant: BootInstant) -> bool {
         self.granted <= instant && instant < self.until
-    }
-
-    pub(crate) fn describe(&self, f: &mut fmt::Formatter<'_>, zero: BootInstant) -> fmt::Result {
-        let (asked, granted, until) =
-            (seconds(zero, self.asked), seconds(zero, self.granted), seconds(zero, self.until));
-        write!(
-            f,
-            "{} ({}, fence {}, asked at {asked:.6}, valid from {granted:.6} to {until:.6} s)",
-            self.who, self.mode, self.fence
-        )
     }
 }
 

@@ -5,7 +5,7 @@ use lockwright_core::{BootInstant, Mode};
 use super::hold::Hold;
 use super::rules::Rules;
 use super::run::{End, Run, Tracked};
-use super::violation::{LateLoss, Violation};
+use super::violation::{Rule, Violation};
 
 /// Checks that a process reports the loss of an exclusive hold before the next grant returns, and
 /// that each hold whose deadline has passed has a reported end. A process is excused if it ran for
@@ -33,8 +33,18 @@ pub(crate) fn check(
         let end = tracked.over.unwrap_or(run.end);
         let is_open = reported.is_none() && tracked.deadline < end && ran_too_long(end);
         if late.is_some() || is_open {
-            let (hold, next) = (tracked.hold.clone(), late.cloned());
-            violations.push(Violation::LateLoss(Box::new(LateLoss { hold, reported, next })));
+            let title = match late {
+                Some(_) => "a loss was reported after the next grant",
+                None => "a loss was never reported",
+            };
+            let due = late.map_or(tracked.hold.until, |next| next.granted);
+            let violation = Violation::new(Rule::LateLoss, title);
+            let violation = violation.of([&tracked.hold].into_iter().chain(late));
+            let note = match reported {
+                Some(at) => format!("reported at {:.6} s", run.since(at)),
+                None => "not reported".to_owned(),
+            };
+            violations.push(violation.at(due, reported.unwrap_or(due)).note(note));
         }
     }
 }

@@ -11,7 +11,6 @@ pub mod journal;
 mod losses;
 mod overlap;
 mod process;
-mod rivals;
 mod rules;
 mod run;
 mod timeline;
@@ -30,7 +29,7 @@ pub use hold::Hold;
 use journal::Entry;
 pub use rules::Rules;
 pub use timeline::timeline;
-pub use violation::{Kind, LateLoss, Missing, Use, Used, Violation, Write};
+pub use violation::{Kind, Rule, Violation};
 
 /// Returns the holds that `entries` record.
 pub(crate) fn holds(mut entries: Vec<Entry>) -> Vec<Hold> {

@@ -1,5 +1,5 @@
 use super::hold::Hold;
-use super::violation::Violation;
+use super::violation::{Rule, Violation};
 
 pub(crate) fn check(holds: &[Hold], violations: &mut Vec<Violation>) {
     let mut valid: Vec<&Hold> = Vec::new();
@@ -7,7 +7,8 @@ pub(crate) fn check(holds: &[Hold], violations: &mut Vec<Violation>) {
         valid.retain(|before| before.until > hold.granted);
         let others = valid.iter().filter(|before| !before.is_one_with(hold));
         for before in others.clone().filter(|before| before.excludes(hold)) {
-            violations.push(Violation::Overlap((*before).clone().into(), hold.clone().into()));
+            let violation = Violation::new(Rule::Overlap, "two holds were valid at once");
+            violations.push(together(violation, &[before, hold]));
         }
         if let Some((count, of)) = hold.permits() {
             let sharers: Vec<&Hold> =
@@ -15,10 +16,18 @@ pub(crate) fn check(holds: &[Hold], violations: &mut Vec<Violation>) {
             let taken = sharers.iter().filter_map(|before| before.permits());
             if taken.map(|(count, _)| u64::from(count)).sum::<u64>() + u64::from(count) > of.into()
             {
-                let holds = sharers.into_iter().chain([hold]).cloned().collect();
-                violations.push(Violation::TooManyPermits(holds));
+                let title = format!("more than {of} permits were valid at once");
+                let holds: Vec<&Hold> = sharers.into_iter().chain([hold]).collect();
+                violations.push(together(Violation::new(Rule::TooManyPermits, title), &holds));
             }
         }
         valid.push(hold);
     }
+}
+
+/// Adds holds, and the time in which all of them were valid.
+fn together(violation: Violation, holds: &[&Hold]) -> Violation {
+    let from = holds.iter().map(|hold| hold.granted).max().expect("there are holds");
+    let to = holds.iter().map(|hold| hold.until).min().expect("there are holds");
+    violation.of(holds.iter().copied()).at(from, to)
 }

@@ -1,17 +1,14 @@
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 /// The rules for a run. By default, all apply except the limits for waiting and loss reports.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rules {
     /// Conflicting holds never overlap, and held permits never exceed the semaphore's size.
     pub exclusion: bool,
-    /// Only readers share a fence.
+    /// Only readers share a fence. A request gets no smaller fence than a hold granted before the
+    /// request. With `exclusion`, an exclusive grant has no smaller fence than an exclusive hold
+    /// that ended before the grant.
     pub fences: bool,
-    /// A request gets no smaller fence than a hold granted before the request. With `exclusion`, an
-    /// exclusive grant has no smaller fence than an exclusive hold that ended before the grant.
-    pub strict_order_of_fences: bool,
     /// The longest allowed wait for a lock without a holder.
     pub longest_wait: Option<Duration>,
     /// Faults that prevent grants. Waiting during such a fault doesn't count.
@@ -23,7 +20,7 @@ pub struct Rules {
     /// that notice a loss only at their next check.
     pub loss_allowance: Option<Duration>,
     /// True if a run must show contention, a hand-over, and each fault's effect. With
-    /// `strict_order_of_fences`, it must also show a refused late write of each process paused
+    /// `fences`, it must also show a refused late write of each process paused
     /// beyond its hold's deadline.
     pub must_show: bool,
 }
@@ -33,7 +30,6 @@ impl Default for Rules {
         Self {
             exclusion: true,
             fences: true,
-            strict_order_of_fences: true,
             longest_wait: None,
             excusing_faults: Vec::new(),
             loss_margin: Duration::ZERO,

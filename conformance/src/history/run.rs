@@ -1,12 +1,12 @@
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use lockwright_core::{BootInstant, Mode, Token};
 
-use super::hold::Hold;
+use super::hold::{Hold, seconds};
 use super::journal::{Entry, Event};
 use super::process::Process;
 pub(crate) use super::tracked::{End, Tracked};
-use super::violation::{Use, Violation, Write};
+use super::violation::{Rule, Violation, Write};
 
 #[derive(Debug, Default)]
 pub(crate) struct Run {
@@ -59,6 +59,13 @@ pub(crate) struct UseOf {
     pub(crate) by: Use,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// `check()` found the hold valid.
+    Checked,
+    Renewed,
+}
+
 #[derive(Debug)]
 pub(crate) struct FaultSpan {
     pub(crate) fault: String,
@@ -83,6 +90,16 @@ impl Run {
 
     pub(crate) fn process(&self, who: &str) -> &Process {
         &self.processes[who]
+    }
+
+    /// Returns the seconds from the run's start to an instant.
+    pub(crate) fn since(&self, instant: BootInstant) -> f64 {
+        seconds(self.start, instant)
+    }
+
+    /// Returns the requested names.
+    pub(crate) fn names(&self) -> BTreeSet<&String> {
+        self.requests.iter().map(|request| &request.name).collect()
     }
 
     pub(crate) fn wait_end(&self, request: &Request) -> BootInstant {
@@ -142,8 +159,9 @@ impl Run {
     }
 
     fn problem(&mut self, entry: &Entry, problem: &str) {
-        let (who, at) = (entry.process.clone(), entry.at);
-        self.problems.push(Violation::BadJournal { who, at, problem: problem.to_owned() });
+        let violation = Violation::new(Rule::BadJournal, "the journal is wrong");
+        let (who, at) = (&*entry.process, entry.at);
+        self.problems.push(violation.by(&[who]).at(at, at).note(format!("{who} {problem}")));
     }
 
     fn asked(&mut self, entry: &Entry) {

@@ -3,7 +3,7 @@ use std::time::Duration;
 use lockwright_core::BootInstant;
 
 use super::run::{Request, Run};
-use super::violation::Violation;
+use super::violation::{Rule, Violation};
 
 /// A time in which a client waited for a name, and the name had no valid hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,10 +20,11 @@ impl Gap {
 
 pub(crate) fn check_stuck(run: &Run, violations: &mut Vec<Violation>) {
     let open = |request: &&Request| request.ended.is_none() && !run.process(&request.who).is_over();
-    violations.extend(run.requests.iter().filter(open).map(|request| Violation::Stuck {
-        who: request.who.clone(),
-        name: request.name.clone(),
-        asked: request.asked,
+    violations.extend(run.requests.iter().filter(open).map(|request| {
+        let Request { who, name, asked, .. } = request;
+        let violation = Violation::new(Rule::Stuck, "a request never ended");
+        let note = format!("{who} asked for {name:?} at {:.6} s", run.since(*asked));
+        violation.by(&[who]).at(*asked, run.end).note(note)
     }));
 }
 
@@ -69,16 +70,17 @@ fn sweep(changes: &[(BootInstant, i64, i64)]) -> Vec<Gap> {
 }
 
 pub(crate) fn check_gaps(
+    run: &Run,
     name: &str,
     gaps: &[Gap],
     limit: Duration,
     violations: &mut Vec<Violation>,
 ) {
     let too_long = gaps.iter().filter(|gap| gap.length() > limit);
-    violations.extend(too_long.map(|gap| Violation::NoHolder {
-        name: name.to_owned(),
-        from: gap.from,
-        to: gap.to,
-        limit,
+    violations.extend(too_long.map(|gap| {
+        let title = "a client waited for too long without a holder";
+        let (from, length) = (run.since(gap.from), gap.length());
+        let note = format!("{name:?} from {from:.6} s, for {length:?}; {limit:?} is allowed");
+        Violation::new(Rule::NoHolder, title).at(gap.from, gap.to).note(note)
     }));
 }

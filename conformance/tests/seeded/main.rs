@@ -82,7 +82,6 @@ impl Bug {
         assert_eq!(simulated.failures, [] as [String; 0], "{}: seed {seed}", self.name);
         let rules = Rules {
             fences: self.fences,
-            strict_order_of_fences: self.fences,
             longest_wait: self.longest_wait,
             excusing_faults: vec!["cut".to_owned()],
             loss_margin: self.ttl / 10,

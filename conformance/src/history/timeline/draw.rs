@@ -72,17 +72,16 @@ pub(super) fn triangle(x: f64, y: f64) -> Polygon {
     Polygon::new().set("points", points).set("fill", INK).set("stroke", "#ffffff")
 }
 
-pub(super) fn write(x: f64, y: f64, size: f64, accepted: bool) -> Group {
+pub(super) fn write(x: f64, y: f64, accepted: bool) -> Group {
     if accepted {
-        let dot = Circle::new().set("cx", place(x)).set("cy", place(y)).set("r", size);
+        let dot = Circle::new().set("cx", place(x)).set("cy", place(y)).set("r", 3.0);
         return Group::new().add(dot.set("fill", "#ffffff").set("stroke", INK));
     }
-    let arm = size + 1.0;
-    let (low, high) = ((x - arm, y - arm), (x + arm, y + arm));
-    let (left, right) = ((x - arm, y + arm), (x + arm, y - arm));
+    let (low, high) = ((x - 4.0, y - 4.0), (x + 4.0, y + 4.0));
+    let (left, right) = ((x - 4.0, y + 4.0), (x + 4.0, y - 4.0));
     Group::new()
-        .add(line(low, high, "#ffffff", size + 1.0))
-        .add(line(left, right, "#ffffff", size + 1.0))
+        .add(line(low, high, "#ffffff", 4.0))
+        .add(line(left, right, "#ffffff", 4.0))
         .add(line(low, high, INK, 2.0))
         .add(line(left, right, INK, 2.0))
 }

@@ -1,10 +1,9 @@
 use std::collections::BTreeSet;
 
-use lockwright_core::{BootInstant, Token};
+use lockwright_core::BootInstant;
 
 use crate::history::hold::Hold;
 use crate::history::run::{End, Run, Tracked, WriteOf};
-use crate::history::violation::{Missing, Violation};
 
 /// A request with its hold, or the part of a hold after a late renewal.
 #[derive(Debug, Default)]
@@ -29,11 +28,6 @@ impl Item {
         let writes = self.writes.iter().map(|(at, _)| *at);
         writes.chain(self.lost).fold(until, BootInstant::max)
     }
-}
-
-pub(super) fn names(run: &Run) -> Vec<String> {
-    let names: BTreeSet<&String> = run.requests.iter().map(|request| &request.name).collect();
-    names.into_iter().cloned().collect()
 }
 
 pub(super) fn processes(run: &Run) -> Vec<String> {
@@ -88,67 +82,4 @@ fn fill(tracked: &Tracked, item: &mut Item) {
     let (who, name, mode, fence) = (&hold.who, &hold.name, hold.mode, hold.fence);
     item.tooltip = format!("{who} holds {name}, {mode}, fence {fence}, {end}");
     item.hold = Some(hold.clone());
-}
-
-#[derive(Debug, Default)]
-pub(super) struct Place {
-    /// Empty for all processes.
-    pub(super) who: Vec<String>,
-    pub(super) from: Option<BootInstant>,
-    pub(super) to: Option<BootInstant>,
-    pub(super) tokens: Vec<(String, Token)>,
-}
-
-impl Place {
-    fn of(holds: &[&Hold], from: BootInstant, to: BootInstant) -> Self {
-        let who = holds.iter().map(|hold| hold.who.clone()).collect();
-        let tokens = holds.iter().map(|hold| (hold.who.clone(), hold.token)).collect();
-        Self { who, from: Some(from), to: Some(to.max(from)), tokens }
-    }
-
-    fn at(who: &[&str], from: BootInstant, to: BootInstant) -> Self {
-        let who = who.iter().map(|&who| who.to_owned()).collect();
-        Self { who, from: Some(from), to: Some(to), tokens: Vec::new() }
-    }
-}
-
-pub(super) fn place(run: &Run, violation: &Violation) -> Place {
-    match violation {
-        Violation::Overlap(a, b) => {
-            Place::of(&[a, b], a.granted.max(b.granted), a.until.min(b.until))
-        }
-        Violation::TooManyPermits(holds) => {
-            let all: Vec<&Hold> = holds.iter().collect();
-            let from = holds.iter().map(|hold| hold.granted).max().unwrap_or(run.start);
-            let to = holds.iter().map(|hold| hold.until).min().unwrap_or(run.end);
-            Place::of(&all, from, to)
-        }
-        Violation::SameFence(a, b) | Violation::FenceFell(a, b) => {
-            Place::of(&[a, b], b.granted, b.granted)
-        }
-        Violation::UsedAfterItsEnd(used) => {
-            let next = used.next.iter();
-            let holds: Vec<&Hold> = [&used.hold].into_iter().chain(next).collect();
-            Place::of(&holds, used.at, used.at)
-        }
-        Violation::LateLoss(late) => {
-            let holds: Vec<&Hold> = [&late.hold].into_iter().chain(&late.next).collect();
-            let due = late.next.as_ref().map_or(late.hold.until, |next| next.granted);
-            Place::of(&holds, due, late.reported.unwrap_or(due))
-        }
-        Violation::RefusedWrite(hold, write) => Place::of(&[hold], write.sent, write.answered),
-        Violation::StaleWrite(first, stale) => {
-            Place::at(&[&first.who, &stale.who], stale.answered, stale.answered)
-        }
-        Violation::Stuck { who, asked, .. } => Place::at(&[who], *asked, run.end),
-        Violation::NoHolder { from, to, .. } => Place::at(&[], *from, *to),
-        Violation::BadJournal { who, at, .. } => Place::at(&[who], *at, *at),
-        Violation::ShowedNothing(Missing::Effect { fault, target }) => {
-            let mut spans = run.faults.iter().filter(|span| span.effect.is_none());
-            let at = spans.find(|span| span.fault == *fault && span.target == *target);
-            let at = at.map(|span| span.from);
-            Place { from: at, to: at, ..Place::default() }
-        }
-        Violation::ShowedNothing(_) => Place::default(),
-    }
 }

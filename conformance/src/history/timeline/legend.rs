@@ -23,7 +23,7 @@ pub(super) fn legend(shown: &Shown<'_>, top: f64) -> (Group, f64) {
     for (accepted, label) in [(true, "write accepted"), (false, "write refused")] {
         let is_shown = |item: &Item| item.writes.iter().any(|(_, was)| *was == accepted);
         if shown.items.iter().any(is_shown) {
-            row.entry(label, |x, y| write(x + 9.0, y - 4.0, 3.0, accepted));
+            row.entry(label, |x, y| write(x + 9.0, y - 4.0, accepted));
         }
     }
     if shown.processes.iter().any(|who| !shown.run.process(who).stops.is_empty()) {
@@ -35,7 +35,7 @@ pub(super) fn legend(shown: &Shown<'_>, top: f64) -> (Group, f64) {
     if !shown.run.faults.is_empty() || !shown.run.breaks.is_empty() {
         row.entry("fault", |x, y| Group::new().add(swatch(x, y, FAULT, 0.3)));
     }
-    if shown.places.iter().any(|place| place.from.is_some()) {
+    if shown.marked.iter().any(|violation| violation.time.is_some()) {
         row.entry("violation", |x, y| Group::new().add(swatch(x, y, RED, 0.22)));
     }
     (row.group, row.y + 14.0)

@@ -10,14 +10,14 @@ use svg::Document;
 use svg::node::element::{Definitions, Group, Line, Pattern};
 
 use self::draw::{GREY, INK, RED, WIDTH, badge, bold, lines, rectangle, text};
-use self::items::{Place, items, names, place, processes};
+use self::items::{items, processes};
 use self::legend::legend;
 use self::panel::{Shown, panel};
 use self::scale::Scale;
 use super::hold::seconds;
 use super::journal::Entry;
 use super::run::Run;
-use super::violation::{Described, Violation};
+use super::violation::Violation;
 
 const MOST: usize = 12;
 
@@ -26,15 +26,14 @@ const MOST: usize = 12;
 /// timestamp.
 pub fn timeline(entries: &[Entry], violations: &[Violation]) -> String {
     let run = Run::of(entries);
-    let (names, processes) = (names(&run), processes(&run));
+    let names: Vec<String> = run.names().into_iter().cloned().collect();
+    let processes = processes(&run);
     let items = items(&run, &names);
     let marked = &violations[..violations.len().min(MOST)];
-    let places: Vec<Place> = marked.iter().map(|violation| place(&run, violation)).collect();
-    let shown =
-        Shown { run: &run, names: &names, processes: &processes, items: &items, places: &places };
+    let shown = Shown { run: &run, names: &names, processes: &processes, items: &items, marked };
     let (legend, mut bottom) = legend(&shown, 66.0);
     let mut body = Group::new().add(heading(&run, &processes, violations)).add(legend);
-    for (title, scale) in panels(&run, &places) {
+    for (title, scale) in panels(&run, marked) {
         if let Some(title) = title {
             body = body.add(bold(text(12.0, bottom + 18.0, 13.0, INK, &title)));
             bottom += 28.0;
@@ -42,7 +41,7 @@ pub fn timeline(entries: &[Entry], violations: &[Violation]) -> String {
         let (panel, end) = panel(&shown, scale, bottom + 6.0);
         (body, bottom) = (body.add(panel), end + 8.0);
     }
-    let (captions, bottom) = captions(&run, violations, bottom);
+    let (captions, bottom) = captions(violations, bottom);
     document(body.add(captions), bottom + 12.0)
 }
 
@@ -95,14 +94,12 @@ fn heading(run: &Run, processes: &[String], violations: &[Violation]) -> Group {
     ))
 }
 
-fn panels(run: &Run, places: &[Place]) -> Vec<(Option<String>, Scale)> {
+fn panels(run: &Run, marked: &[Violation]) -> Vec<(Option<String>, Scale)> {
     let whole = Scale { zero: run.start, from: run.start, to: run.end };
     let mut panels = vec![(None, whole)];
-    let placed = places
-        .iter()
-        .zip(1_usize..)
-        .find_map(|(place, number)| Some((place.from?, place.to?, number)));
-    if let Some((from, to, number)) = placed {
+    let mut times =
+        marked.iter().zip(1_usize..).filter_map(|(one, number)| Some((one.time?, number)));
+    if let Some(((from, to), number)) = times.next() {
         let around = (to.saturating_since(from) * 2).max(whole.length() / 40);
         let near = Scale {
             zero: run.start,
@@ -118,11 +115,11 @@ fn panels(run: &Run, places: &[Place]) -> Vec<(Option<String>, Scale)> {
     panels
 }
 
-fn captions(run: &Run, violations: &[Violation], top: f64) -> (Group, f64) {
+fn captions(violations: &[Violation], top: f64) -> (Group, f64) {
     let (mut group, mut y) = (Group::new(), top + 8.0);
     for (violation, number) in violations.iter().zip(1_usize..).take(MOST) {
         group = group.add(badge(20.0, y - 4.0, number));
-        for line in lines(&Described { violation, zero: run.start }.to_string(), 180) {
+        for line in lines(&violation.to_string(), 180) {
             group = group.add(text(36.0, y, 12.0, INK, &line));
             y += 16.0;
         }

@@ -4,9 +4,11 @@ use super::draw::{
     FAINT, FAULT, GREY, INK, LEFT, RED, RIGHT, badge, bold, colour, line, rectangle, text,
     triangle, width, write,
 };
-use super::items::{Item, Place};
+use super::items::Item;
 use super::scale::{Lanes, Scale};
+use crate::history::hold::Hold;
 use crate::history::run::Run;
+use crate::history::violation::Violation;
 
 /// A hold lane's height in pixels.
 const LANE: f64 = 26.0;
@@ -19,7 +21,7 @@ pub(super) struct Shown<'a> {
     pub(super) names: &'a [String],
     pub(super) processes: &'a [String],
     pub(super) items: &'a [Item],
-    pub(super) places: &'a [Place],
+    pub(super) marked: &'a [Violation],
 }
 
 struct Row {
@@ -41,8 +43,8 @@ pub(super) fn panel(shown: &Shown<'_>, scale: Scale, top: f64) -> (Group, f64) {
     for (who, row) in shown.processes.iter().zip(&rows) {
         group = group.add(states(shown.run, who, scale, row)).add(label(who, row));
     }
-    for (place, index) in shown.places.iter().zip(1_usize..) {
-        group = group.add(violation_band(shown, place, scale, &rows, index));
+    for (violation, index) in shown.marked.iter().zip(1_usize..) {
+        group = group.add(violation_band(shown, violation, scale, &rows, index));
     }
     for row in &rows {
         for (item, lane) in &row.items {
@@ -118,10 +120,10 @@ fn fault_bands(shown: &Shown<'_>, scale: Scale, top: f64, bottom: f64) -> Group 
 fn badges(shown: &Shown<'_>, scale: Scale, top: f64) -> (Group, f64) {
     let (mut group, mut lanes) = (Group::new(), Lanes::default());
     let mut placed: Vec<_> = shown
-        .places
+        .marked
         .iter()
         .zip(1_usize..)
-        .filter_map(|(place, number)| Some((middle(place, scale)?, number)))
+        .filter_map(|(violation, number)| Some((middle(violation, scale)?, number)))
         .collect();
     placed.sort_by(|a, b| a.0.total_cmp(&b.0));
     for (x, number) in &placed {
@@ -134,8 +136,8 @@ fn badges(shown: &Shown<'_>, scale: Scale, top: f64) -> (Group, f64) {
     (group, top + lanes.count() as f64 * BAND + 4.0)
 }
 
-fn middle(place: &Place, scale: Scale) -> Option<f64> {
-    let (from, to) = (place.from?, place.to?);
+fn middle(violation: &Violation, scale: Scale) -> Option<f64> {
+    let (from, to) = violation.time?;
     scale.shows(from, to).then(|| (scale.x(from) + scale.x(to)) / 2.0)
 }
 
@@ -214,8 +216,9 @@ fn bar(shown: &Shown<'_>, item: &Item, scale: Scale, row: &Row, lane: usize) -> 
     }
     if let Some(hold) = item.hold.as_ref().filter(|hold| scale.shows(hold.granted, hold.until)) {
         let (x, wide) = scale.span(hold.granted, hold.until, 1.0);
-        let is_wrong = |place: &Place| place.tokens.contains(&(hold.who.clone(), hold.token));
-        let edge = if shown.places.iter().any(is_wrong) { RED } else { fill };
+        let is_this = |other: &Hold| other.who == hold.who && other.token == hold.token;
+        let is_wrong = shown.marked.iter().any(|violation| violation.holds.iter().any(is_this));
+        let edge = if is_wrong { RED } else { fill };
         let bar = rectangle(x, y, wide, BAR, fill).set("rx", 2).set("stroke", edge);
         let edge_width = if edge == RED { 2.0 } else { 0.5 };
         group = group.add(bar.set("stroke-width", edge_width));
@@ -225,21 +228,13 @@ fn bar(shown: &Shown<'_>, item: &Item, scale: Scale, row: &Row, lane: usize) -> 
             group = group.add(text(x + 5.0, y + 12.0, 11.0, on_it, label));
         }
     }
-    let size = size_of_writes(item, scale);
     for (at, accepted) in item.writes.iter().filter(|(at, _)| scale.shows(*at, *at)) {
-        group = group.add(write(scale.x(*at), y + BAR / 2.0, size, *accepted));
+        group = group.add(write(scale.x(*at), y + BAR / 2.0, *accepted));
     }
     if let Some(lost) = item.lost.filter(|lost| scale.shows(*lost, *lost)) {
         group = group.add(triangle(scale.x(lost), y - 5.0));
     }
     group
-}
-
-fn size_of_writes(item: &Item, scale: Scale) -> f64 {
-    let shown = item.writes.iter().filter(|(at, _)| scale.shows(*at, *at));
-    let places: Vec<f64> = shown.map(|(at, _)| scale.x(*at)).collect();
-    let closest = places.windows(2).map(|two| two[1] - two[0]).fold(10.0, f64::min);
-    if closest < 8.0 { 1.5 } else { 3.0 }
 }
 
 fn clear_of_writes(item: &Item, scale: Scale, x: f64, wide: f64) -> f64 {
@@ -249,7 +244,7 @@ fn clear_of_writes(item: &Item, scale: Scale, x: f64, wide: f64) -> f64 {
 }
 
 /// Returns a hold's possible labels, the longest first.
-fn hold_labels(hold: &crate::history::Hold, name: &str, names: usize) -> Vec<String> {
+fn hold_labels(hold: &Hold, name: &str, names: usize) -> Vec<String> {
     let what = match (hold.mode, hold.permits()) {
         (_, Some((count, of))) => format!("{count} of {of} permits"),
         (lockwright_core::Mode::Shared, _) => format!("reads, fence {}", hold.fence),
@@ -264,16 +259,17 @@ fn hold_labels(hold: &crate::history::Hold, name: &str, names: usize) -> Vec<Str
 
 fn violation_band(
     shown: &Shown<'_>,
-    place: &Place,
+    violation: &Violation,
     scale: Scale,
     rows: &[Row],
     number: usize,
 ) -> Group {
-    let (Some(from), Some(to)) = (place.from, place.to) else { return Group::new() };
+    let Some((from, to)) = violation.time else { return Group::new() };
     if !scale.shows(from, to) {
         return Group::new();
     }
-    let is_meant = |(who, _): &(&String, &Row)| place.who.is_empty() || place.who.contains(who);
+    let all = violation.who.is_empty();
+    let is_meant = |(who, _): &(&String, &Row)| all || violation.who.contains(who);
     let mut concerned = shown.processes.iter().zip(rows).filter(is_meant).map(|(_, row)| row);
     let Some(first) = concerned.next() else { return Group::new() };
     let last = concerned.next_back().unwrap_or(first);

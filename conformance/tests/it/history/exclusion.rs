@@ -101,7 +101,7 @@ fn token_that_two_tasks_are_granted_is_two_holds() {
         assert!(!pair(first, second, 20), "{first:?} and {second:?}");
     }
     let found = held(20).asks(11, "a", 2).granted_again(12, "a", 2, 1, 20).found();
-    let titles: Vec<String> = found.iter().map(|found| found.title()).collect();
+    let titles: Vec<&str> = found.iter().map(|found| found.title()).collect();
     assert_eq!(titles, [OVERLAP, "two holds had one fence"]);
 }
 

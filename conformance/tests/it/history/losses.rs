@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use lockwright_core::Mode;
 
-use super::{EXCLUSIVE, Event, Kind, Script, Signal, Violation, at};
+use super::{EXCLUSIVE, Event, Kind, Script, Signal, at};
 use lockwright_conformance::history::Rules;
 
 const LATE: &str = "a loss was reported after the next grant";
@@ -17,7 +17,7 @@ fn found(script: &Script, margin: u64, allowance: u64) -> Vec<String> {
     };
     let found = script.found_by(&rules);
     assert!(found.iter().all(|violation| violation.kind() == Kind::Safety), "{found:?}");
-    found.iter().map(Violation::title).collect()
+    found.iter().map(|found| found.title().to_owned()).collect()
 }
 
 fn two() -> Script {

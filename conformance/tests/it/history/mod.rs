@@ -169,7 +169,7 @@ impl Script {
     #[track_caller]
     fn breaks_once(&self, title: &str) {
         let found = self.found();
-        let titles: Vec<String> = found.iter().map(Violation::title).collect();
+        let titles: Vec<&str> = found.iter().map(Violation::title).collect();
         assert_eq!(titles, [title], "{found:#?}");
         assert_eq!(found[0].kind(), Kind::Safety);
     }

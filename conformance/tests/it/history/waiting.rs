@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::{EXCLUSIVE, Event, Kind, Script, Signal, Violation, held};
+use super::{EXCLUSIVE, Event, Kind, Script, Signal, held};
 use lockwright_conformance::history::Rules;
 
 fn found(script: &Script, limit: u64) -> Vec<String> {
@@ -12,7 +12,7 @@ fn found(script: &Script, limit: u64) -> Vec<String> {
     };
     let found = script.found_by(&rules);
     assert!(found.iter().all(|violation| violation.kind() == Kind::Liveness), "{found:?}");
-    found.iter().map(Violation::title).collect()
+    found.iter().map(|found| found.title().to_owned()).collect()
 }
 
 #[test]

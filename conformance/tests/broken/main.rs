@@ -20,38 +20,41 @@ use lockwright_conformance::report::run_case;
 use lockwright_conformance::{
     Case, Connect, Factory, Group, Outcome, Protect, Runtime, cases, connector,
 };
-use lockwright_core::{Clock, DistributedLock, Locks, Result, async_trait};
+use lockwright_core::{Clock, DistributedLock, Locks, Modes, Order, Profile, Result, async_trait};
 
 use client::SmallClient;
 use fenced_store::fenced_store;
-use fixtures::flaws::{
-    BACKENDS, CLIENTS, ClientFlaw, FENCED_STORES, FencedStoreFlaw, QUEUE_BACKENDS,
-};
-use fixtures::{Flaw, MajorityFlaw, MutexBackend, QueueBackend, QueueFlaw, majority_of};
+use fixtures::flaws::{BACKENDS, CLIENTS, ClientFlaw, FENCED_STORES, FencedStoreFlaw};
+use fixtures::{Flaw, Flawed, MajorityFlaw, majority_of};
 
-/// A memory backend with Lockwright's client or a small flawed client.
+/// A memory backend with Lockwright's client or a flawed client.
 struct Simulated {
     open: Box<dyn Fn(&Clock) -> Connect + Send + Sync>,
-    client: Option<ClientFlaw>,
+    client: ClientFlaw,
     store: Option<Protect>,
 }
 
 impl Simulated {
     fn new(open: impl Fn(&Clock) -> Connect + Send + Sync + 'static) -> Self {
-        Self { open: Box::new(open), client: None, store: None }
+        Self { open: Box::new(open), client: ClientFlaw::None, store: None }
     }
 }
 
-fn mutexes(flaw: Flaw) -> Simulated {
-    Simulated::new(move |clock| {
-        let backend = MutexBackend::new(flaw, clock.clone());
-        connector(move || ready(Ok(backend.clone())))
+fn backends(flaw: Flaw) -> Simulated {
+    backends_with(flaw, |_| {})
+}
+
+/// A sound backend without most of the optional features.
+fn mutexes() -> Simulated {
+    backends_with(Flaw::None, |profile| {
+        profile.modes = Modes { exclusive: true, shared: false, permits: false };
+        (profile.order, profile.tickets, profile.tombstones) = (Order::None, false, false);
     })
 }
 
-fn queues(flaw: QueueFlaw) -> Simulated {
+fn backends_with(flaw: Flaw, change: fn(&mut Profile)) -> Simulated {
     Simulated::new(move |clock| {
-        let backend = QueueBackend::new(flaw, clock.clone());
+        let backend = Flawed::new(flaw, clock).with_profile(change);
         connector(move || ready(Ok(backend.clone())))
     })
 }
@@ -61,11 +64,11 @@ fn nodes(count: usize) -> Simulated {
 }
 
 fn stores(flaw: FencedStoreFlaw) -> Simulated {
-    Simulated { store: Some(fenced_store(flaw)), ..mutexes(Flaw::None) }
+    Simulated { store: Some(fenced_store(flaw)), ..backends(Flaw::None) }
 }
 
 fn clients(flaw: ClientFlaw) -> Simulated {
-    Simulated { client: Some(flaw), ..mutexes(Flaw::None) }
+    Simulated { client: flaw, ..backends(Flaw::None) }
 }
 
 #[async_trait]
@@ -92,18 +95,21 @@ impl Factory for Simulated {
         clock: &Clock,
         ttl: Duration,
     ) -> Result<Box<dyn TestedClient>> {
-        match self.client {
-            Some(flaw) => Ok(Box::new(SmallClient { flaw, backend, clock: clock.clone(), ttl })),
-            None => {
-                let locks = Locks::builder(backend).clock(clock.clone()).ttl(ttl).build()?;
-                Ok(Box::new(locks))
+        let (backend, clock): (Arc<dyn DistributedLock>, _) = match self.client {
+            ClientFlaw::None => (backend, clock.clone()),
+            ClientFlaw::AnchorsAtTheReply => {
+                let flawed = Flawed::around(Flaw::AnchorsAtTheReply, backend, clock);
+                (Arc::new(flawed), clock.clone())
             }
-        }
+            // Tokio's clock stops while the machine sleeps.
+            ClientFlaw::MonotonicClock => (backend, Clock::tokio()),
+            flaw => {
+                return Ok(Box::new(SmallClient { flaw, backend, clock: clock.clone(), ttl }));
+            }
+        };
+        Ok(Box::new(Locks::builder(backend).clock(clock).ttl(ttl).build()?))
     }
 }
-
-const QUEUE_GROUPS: [Group; 6] =
-    [Group::Order, Group::Shared, Group::Permits, Group::Multi, Group::Election, Group::Tickets];
 
 fn outcome(case: &str, broken: impl Factory) -> Result<Outcome, Failed> {
     let case = cases::named(case).ok_or_else(|| format!("there is no case {case}"))?;
@@ -150,15 +156,15 @@ fn caught<F: Copy + Debug + Send>(
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let of_queues = cases::all().filter(|case| QUEUE_GROUPS.contains(&case.group));
     let of_stores = cases::all().filter(|case| case.group == Group::Enforcement);
     let mut trials: Vec<Trial> = cases::all()
-        .map(|case| sound("sound", case, || mutexes(Flaw::None)))
-        .chain(of_queues.map(|case| sound("sound_queue", case, || queues(QueueFlaw::None))))
+        .flat_map(|case| {
+            let all = sound("sound", case, || backends(Flaw::None));
+            [all, sound("sound_mutex", case, mutexes)]
+        })
         .chain(of_stores.map(|case| sound("sound_store", case, || stores(FencedStoreFlaw::None))))
         .collect();
-    trials.extend(caught("backend", BACKENDS, Flaw::None, mutexes));
-    trials.extend(caught("queue", QUEUE_BACKENDS, QueueFlaw::None, queues));
+    trials.extend(caught("backend", BACKENDS, Flaw::None, backends));
     trials.extend(caught("fenced_store", FENCED_STORES, FencedStoreFlaw::None, stores));
     trials.extend(caught("client", CLIENTS, ClientFlaw::None, clients));
     let case = "many_at_once_get_no_more_than_there_are";

@@ -1,81 +1,149 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-use lockwright_conformance::faults::Op;
+use lockwright_conformance::connector;
+use lockwright_conformance::faults::{Faulty, Op};
 use lockwright_conformance::workload::Work;
 use lockwright_conformance::workload::simulation::{Target, Trouble};
-use lockwright_core::Clock;
-use lockwright_memory::Memory;
+use lockwright_core::{Clock, DistributedLock, Order, Profile, WakeUp};
 
-use crate::clients::{ClientFlaw, FlawedClient};
-use crate::fixtures::{Flaw, MajorityFlaw, MutexBackend, QueueBackend, QueueFlaw, majority_of};
-use crate::sessions::shared_key;
+use crate::fixtures::{Flaw, Flawed, MajorityFlaw, majority_of};
 use crate::{Bug, TTL, shared};
+
+type AtTheClient = fn(Faulty, &Clock) -> Arc<dyn DistributedLock>;
 
 /// The [`Bug::longest_wait`] if no hold is lost.
 const SOON: Duration = Duration::from_millis(150);
 
 fn memory(clock: &Clock) -> Target {
-    Target::new(shared(Memory::with_clock(clock.clone())))
+    flawed(Flaw::None, clock, usual)
 }
 
-fn mutex(flaw: Flaw, clock: &Clock) -> Target {
-    Target::new(shared(MutexBackend::new(flaw, clock.clone())))
+fn flawed(flaw: Flaw, clock: &Clock, change: fn(&mut Profile)) -> Target {
+    Target::new(shared(Flawed::new(flaw, clock).with_profile(change)))
 }
 
-fn blocking(flaw: Flaw, clock: &Clock) -> Target {
-    Target::new(shared(MutexBackend::that_blocks(flaw, clock.clone())))
+fn usual(_: &mut Profile) {}
+
+fn blocking(profile: &mut Profile) {
+    profile.blocks = true;
 }
 
-fn queue(flaw: QueueFlaw, clock: &Clock) -> Target {
-    Target::new(shared(QueueBackend::new(flaw, clock.clone()).slow_poll(Duration::from_millis(20))))
+/// A release wakes all waiters.
+fn unordered(profile: &mut Profile) {
+    profile.order = Order::None;
+}
+
+fn polled(profile: &mut Profile) {
+    unordered(profile);
+    (profile.wake_up, profile.slow_poll) = (WakeUp::Poll, Duration::from_millis(20));
+}
+
+/// A vanished waiter keeps its place for five poll intervals.
+fn queue(profile: &mut Profile) {
+    profile.slow_poll = Duration::from_millis(20);
 }
 
 fn nodes(nodes: usize, flaw: MajorityFlaw, clock: &Clock) -> Target {
     Target::new(majority_of(nodes, flaw, clock))
 }
 
-impl Bug {
-    fn in_mutex(&self, flaw: Flaw) {
-        self.is_found(|clock| mutex(flaw, clock), |clock| mutex(Flaw::None, clock));
-    }
-
-    fn in_blocking(&self, flaw: Flaw) {
-        self.is_found(|clock| blocking(flaw, clock), |clock| blocking(Flaw::None, clock));
-    }
-
-    fn in_queue(&self, flaw: QueueFlaw) {
-        self.is_found(|clock| queue(flaw, clock), |clock| queue(QueueFlaw::None, clock));
-    }
-}
-
 fn none() -> Trouble {
     Trouble::default()
 }
 
-#[test]
-fn a_fence_in_a_rolled_back_transaction() {
-    let bug = Bug::new(
-        "a fence in a rolled-back transaction",
-        "the server rolls back the transaction that counts the fence up, after each fourth grant",
-    );
-    bug.in_mutex(Flaw::FenceRolledBack);
+fn of_renewals() -> Trouble {
+    Trouble { only: Some(Op::Renew), ..none() }
 }
 
-#[test]
-fn a_fence_read_from_an_old_snapshot() {
-    let how = "the server reads the fence before it waits for the lock";
-    Bug::new("a fence read from an old snapshot", how).in_blocking(Flaw::FenceFromAnOldSnapshot);
+/// Declares tests of flawed backends: the flaw, the profile, the bug's name and description, and the
+/// run's settings.
+macro_rules! flaws {
+    ($($test:ident: $flaw:ident $profile:ident $name:literal $how:literal
+        {$($field:ident: $value:expr),*};)*) => {$(
+        #[test]
+        fn $test() {
+            let bug = Bug { $($field: $value,)* ..Bug::new($name, $how) };
+            bug.is_found(
+                |clock| flawed(Flaw::$flaw, clock, $profile),
+                |clock| flawed(Flaw::None, clock, $profile),
+            );
+        }
+    )*};
 }
 
-#[test]
-fn a_fence_formatted_with_fourteen_digits() {
-    Bug::new("a fence formatted as `1.79e+15`", "the server formats the fence with 14 digits")
-        .in_mutex(Flaw::ImpreciseFence);
+flaws! {
+    a_fence_in_a_rolled_back_transaction: FenceRolledBack usual
+        "a fence in a rolled-back transaction"
+        "the server rolls back the transaction that counts the fence up, after each fourth grant"
+        {};
+    a_fence_read_from_an_old_snapshot: FenceFromAnOldSnapshot blocking
+        "a fence read from an old snapshot"
+        "the server reads the fence before it waits for the lock"
+        {};
+    a_fence_formatted_with_fourteen_digits: ImpreciseFence usual
+        "a fence formatted as `1.79e+15`"
+        "the server formats the fence with 14 digits"
+        {};
+    a_renewal_that_revives: RenewRevives unordered
+        "a renewal that revives an expired hold"
+        "a renewal writes the hold if the name is free"
+        { trouble: Trouble { repeated: 1_000, ..of_renewals() }, longest_wait: Some(SOON) };
+    a_lost_wake_up: LostWakeUp usual
+        "a lost wake-up"
+        "a release wakes no waiter"
+        { longest_wait: Some(SOON) };
+    an_offer_with_the_full_ttl: OffersTheFullTtl queue
+        "an offer with the full TTL to a stopped waiter"
+        "an expired lock is given to the next waiter for its whole TTL"
+        { trouble: Trouble { kills: true, ..none() }, longest_wait: Some(TTL * 3 / 4) };
+    an_offer_published_before_it_is_written: PublishesBeforeWriting queue
+        "an offer published before it is written"
+        "the next waiter is notified of its grant, and each fourth write fails"
+        {};
+    a_blocked_grant_on_an_abandoned_connection: GrantsToTheAbandoned queue
+        "a blocked grant left on an abandoned connection"
+        "the server grants the lock to a waiter that gave up, whose connection stays open"
+        { work: &[Work::Mutex, Work::DroppedFutures], longest_wait: Some(SOON) };
+    a_connection_pooled_with_its_lock: PooledWithItsLock usual
+        "a connection pooled with its lock"
+        "each fourth release returns the connection to its pool and frees nothing"
+        { longest_wait: Some(SOON) };
+    a_start_later_than_the_grant: StartAfterTheGrant usual
+        "a start later than the server's grant"
+        "the answer says that the hold began a quarter of the TTL after the server's grant"
+        { trouble: Trouble { lost: 1_000, ..of_renewals() } };
+    a_deadline_anchored_at_the_start_of_a_blocked_wait: ExpiryFromTheWait blocking
+        "a deadline anchored at the start of a blocked wait"
+        "the server adds the TTL to the instant at which the blocked request arrived"
+        {};
+    a_ticket_that_is_good_twice: TicketsAreGoodForever queue
+        "a ticket resumed twice"
+        "a used ticket takes the hold from the present holder"
+        { work: &[Work::Mutex, Work::Ticket] };
+    // A notification would end the wrongly broken hold before the next grant, and hide the bug.
+    a_break_of_the_next_holder: BreakHitsTheNext polled
+        "a break that hits the next holder"
+        "a break ends the present hold instead of the one that was seen"
+        { work: &[Work::Mutex, Work::Break] };
+    // A late request of the first waiter in a queue would keep the others waiting.
+    a_late_duplicate_of_an_acquire: NoTombstones unordered
+        "a late duplicate of an acquire"
+        "the server forgets that the client gave up the request, and grants it when it arrives"
+        {
+            trouble: Trouble { late_requests: 200, only: Some(Op::Acquire), ..none() },
+            longest_wait: Some(TTL * 9 / 10)
+        };
+    a_ttl_that_is_rounded_down: TtlInSeconds usual
+        "a TTL rounded down"
+        "the server keeps a TTL of 1.5 s for 1 s"
+        { ttl: Duration::from_millis(1_500), duration: Duration::from_secs(8) };
 }
 
 #[test]
 fn a_repair_of_a_node_without_the_token() {
-    let trouble = Trouble { late_requests: 1_000, only: Some(Op::Renew), ..none() };
+    let trouble = Trouble { late_requests: 1_000, ..of_renewals() };
     let how = "a renewal writes the hold to a node on which another token holds";
     let bug = Bug::new("Redlock's write-back without the token", how);
     Bug { trouble, fences: false, duration: Duration::from_secs(6), ..bug }.is_found(
@@ -85,62 +153,11 @@ fn a_repair_of_a_node_without_the_token() {
 }
 
 #[test]
-fn a_renewal_that_revives() {
-    let trouble = Trouble { repeated: 1_000, only: Some(Op::Renew), ..none() };
-    let how = "a renewal writes the hold if the name is free";
-    let bug = Bug::new("a renewal that revives an expired hold", how);
-    Bug { trouble, longest_wait: Some(SOON), ..bug }.in_mutex(Flaw::RenewRevives);
-}
-
-#[test]
-fn a_lost_wake_up() {
-    let bug = Bug::new("a lost wake-up", "a release wakes no waiter");
-    Bug { longest_wait: Some(SOON), ..bug }.in_mutex(Flaw::LostWakeUp);
-}
-
-#[test]
-fn an_offer_with_the_full_ttl() {
-    let how = "an expired lock is given to the next waiter for its whole TTL";
-    let bug = Bug::new("an offer with the full TTL to a stopped waiter", how);
-    let trouble = Trouble { kills: true, ..none() };
-    Bug { trouble, longest_wait: Some(TTL * 3 / 4), ..bug }.in_queue(QueueFlaw::OffersTheFullTtl);
-}
-
-#[test]
-fn an_offer_published_before_it_is_written() {
-    let how = "the next waiter is notified of its grant, and each fourth write fails";
-    Bug::new("an offer published before it is written", how)
-        .in_queue(QueueFlaw::PublishesBeforeWriting);
-}
-
-#[test]
-fn a_blocked_grant_on_an_abandoned_connection() {
-    let work = &[Work::Mutex, Work::DroppedFutures];
-    let how = "the server grants the lock to a waiter that gave up, whose connection stays open";
-    let bug = Bug::new("a blocked grant left on an abandoned connection", how);
-    Bug { work, longest_wait: Some(SOON), ..bug }.in_queue(QueueFlaw::GrantsToTheAbandoned);
-}
-
-#[test]
-fn a_connection_pooled_with_its_lock() {
-    let how = "each fourth release returns the connection to its pool and frees nothing";
-    let bug = Bug::new("a connection pooled with its lock", how);
-    Bug { longest_wait: Some(SOON), ..bug }.in_mutex(Flaw::PooledWithItsLock);
-}
-
-#[test]
-fn a_start_later_than_the_grant() {
-    let trouble = Trouble { lost: 1_000, only: Some(Op::Renew), ..none() };
-    let how = "the answer says that the hold began a quarter of the TTL after the server's grant";
-    let bug = Bug::new("a start later than the server's grant", how);
-    Bug { trouble, ..bug }.in_mutex(Flaw::StartAfterTheGrant);
-}
-
-#[test]
 fn a_deadline_anchored_at_the_reply() {
     fn anchoring(clock: &Clock) -> Target {
-        let at_the_client =
-            |faulty, clock: &_| FlawedClient::around(ClientFlaw::AnchorsAtTheReply, faulty, clock);
+        let at_the_client: AtTheClient = |faulty, clock| {
+            Arc::new(Flawed::around(Flaw::AnchorsAtTheReply, Arc::new(faulty), clock))
+        };
         Target { at_the_client, ..memory(clock) }
     }
     let trouble = Trouble { late_answers: 300, only: Some(Op::Acquire), ..none() };
@@ -150,17 +167,10 @@ fn a_deadline_anchored_at_the_reply() {
 }
 
 #[test]
-fn a_deadline_anchored_at_the_start_of_a_blocked_wait() {
-    let how = "the server adds the TTL to the instant at which the blocked request arrived";
-    Bug::new("a deadline anchored at the start of a blocked wait", how)
-        .in_blocking(Flaw::ExpiryFromTheWait);
-}
-
-#[test]
 fn a_ping_taken_as_a_renewal() {
     fn pinging(clock: &Clock) -> Target {
-        let at_the_client = |faulty, clock: &_| {
-            FlawedClient::around(ClientFlaw::PingsInsteadOfRenewing, faulty, clock)
+        let at_the_client: AtTheClient = |faulty, clock| {
+            Arc::new(Flawed::around(Flaw::PingsInsteadOfRenewing, Arc::new(faulty), clock))
         };
         Target { at_the_client, ..memory(clock) }
     }
@@ -170,16 +180,31 @@ fn a_ping_taken_as_a_renewal() {
 
 #[test]
 fn a_key_that_clients_share() {
+    /// Returns a target whose connections share sessions in pairs, like clients of etcd's own lock,
+    /// which has one key per lease.
+    fn in_pairs(clock: &Clock) -> Target {
+        let (backend, clients) = (
+            Flawed::new(Flaw::OneTokenForTwo, clock).with_profile(kept_by_session),
+            AtomicU8::new(0),
+        );
+        Target::new(connector(move || {
+            let session = clients.fetch_add(1, Ordering::SeqCst) / 2;
+            std::future::ready(Ok(backend.of_session(session)))
+        }))
+    }
+    fn kept_by_session(profile: &mut Profile) {
+        profile.tombstones = false;
+    }
     let how = "two clients share a session, and the key is that of the session";
-    Bug::new("a shared etcd key", how).is_found(|clock| Target::new(shared_key(clock)), memory);
+    Bug::new("a shared etcd key", how).is_found(in_pairs, memory);
 }
 
 #[test]
 fn a_break_that_forgets_the_block() {
     fn with_blocks(flaw: Flaw, clock: &Clock) -> Target {
-        let at_the_client =
-            |faulty, clock: &_| FlawedClient::around(ClientFlaw::UsesItsBlock, faulty, clock);
-        Target { at_the_client, ..mutex(flaw, clock) }
+        let at_the_client: AtTheClient =
+            |faulty, clock| Arc::new(Flawed::around(Flaw::UsesItsBlock, Arc::new(faulty), clock));
+        Target { at_the_client, ..flawed(flaw, clock, usual) }
     }
     let how = "after a break, fences go on behind the first of a reserved block";
     let bug = Bug::new("a reserved block that a break doesn't pass", how);
@@ -187,36 +212,6 @@ fn a_break_that_forgets_the_block() {
         |clock| with_blocks(Flaw::BreakForgetsTheBlock, clock),
         |clock| with_blocks(Flaw::None, clock),
     );
-}
-
-#[test]
-fn a_ticket_that_is_good_twice() {
-    let how = "a used ticket takes the hold from the present holder";
-    let bug = Bug::new("a ticket resumed twice", how);
-    Bug { work: &[Work::Mutex, Work::Ticket], ..bug }.in_queue(QueueFlaw::TicketsAreGoodForever);
-}
-
-#[test]
-fn a_break_of_the_next_holder() {
-    // The clients poll: a notification would end the wrongly broken hold before the next grant, and
-    // hide the bug.
-    fn polled(flaw: Flaw, clock: &Clock) -> Target {
-        Target::new(shared(MutexBackend::that_is_polled(flaw, clock.clone())))
-    }
-    let how = "a break ends the present hold instead of the one that was seen";
-    let bug = Bug::new("a break that hits the next holder", how);
-    Bug { work: &[Work::Mutex, Work::Break], ..bug }
-        .is_found(|clock| polled(Flaw::BreakHitsTheNext, clock), |clock| polled(Flaw::None, clock));
-}
-
-#[test]
-fn a_late_duplicate_of_an_acquire() {
-    let trouble = Trouble { late_requests: 200, only: Some(Op::Acquire), ..none() };
-    let bug = Bug::new(
-        "a late duplicate of an acquire",
-        "the server forgets that the client gave up the request, and grants it when it arrives",
-    );
-    Bug { trouble, longest_wait: Some(TTL * 9 / 10), ..bug }.in_mutex(Flaw::NoTombstones);
 }
 
 #[test]
@@ -230,7 +225,7 @@ fn a_loss_timer_that_stops_during_a_suspend() {
 
 #[test]
 fn a_loss_timer_that_does_not_fire() {
-    let trouble = Trouble { lost: 1_000, only: Some(Op::Renew), ..none() };
+    let trouble = Trouble { lost: 1_000, ..of_renewals() };
     let how = "the client notices that its hold has expired only at its next check";
     let bug = Bug::new("a loss timer that doesn't fire", how);
     Bug { trouble, ..bug }
@@ -245,11 +240,4 @@ fn a_semaphore_of_a_majority() {
         |clock| nodes(5, MajorityFlaw::None, clock),
         |clock| nodes(1, MajorityFlaw::None, clock),
     );
-}
-
-#[test]
-fn a_ttl_that_is_rounded_down() {
-    let bug = Bug::new("a TTL rounded down", "the server keeps a TTL of 1.5 s for 1 s");
-    Bug { ttl: Duration::from_millis(1_500), duration: Duration::from_secs(8), ..bug }
-        .in_mutex(Flaw::TtlInSeconds);
 }

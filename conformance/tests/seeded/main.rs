@@ -5,11 +5,9 @@
 #![forbid(unsafe_code)]
 
 mod bugs;
-mod clients;
 #[allow(dead_code, reason = "other tests use the rest")]
 #[path = "../fixtures/mod.rs"]
 mod fixtures;
-mod sessions;
 
 use std::path::Path;
 use std::time::Duration;

@@ -128,7 +128,7 @@ impl Need {
     }
 }
 
-pub(crate) type Body = fn(Context) -> Pin<Box<dyn Future<Output = Verdict> + Send>>;
+pub(crate) type Body = fn(Context) -> Pin<Box<dyn Future<Output = Verdict>>>;
 
 /// A conformance case.
 #[derive(Clone, Copy)]

@@ -480,10 +480,7 @@ pub(crate) struct Grant {
 
 /// Calls `attempt` until it succeeds, at most three times and each time with a new name. A busy
 /// machine can make an attempt fail.
-pub(crate) async fn soon<F>(attempt: impl Fn(&'static str) -> F) -> Verdict
-where
-    F: Future<Output = Verdict>,
-{
+pub(crate) async fn soon(attempt: impl AsyncFn(&'static str) -> Verdict) -> Verdict {
     for name in ["x0", "x1"] {
         if attempt(name).await.is_ok() {
             return Ok(());

@@ -52,10 +52,17 @@ fn after(polls: usize, verdict: Verdict) -> Verdict {
     verdict.map_err(|failure| Failure::new(format!("dropped after {polls} polls: {failure}")))
 }
 
-/// Calls `attempt` for 0, 1, 2, … polls, until the tested call completes within them.
-async fn at_each_poll<F: Future<Output = Verdict<bool>>>(attempt: impl Fn(usize) -> F) -> Verdict {
+/// Calls `attempt` with new clients for 0, 1, 2, … polls, until the tested call completes within
+/// them. Checks each time that no hold is left.
+async fn at_each_poll(
+    context: &Context,
+    attempt: impl AsyncFn(usize, &Locks, &Faulty) -> Verdict<bool>,
+) -> Verdict {
     for polls in 0..MOST_POLLS {
-        if attempt(polls).await? {
+        let (locks, faulty) = yielding_client(context).await?;
+        let done = attempt(polls, &locks, &faulty).await?;
+        all_clear(context, &locks, polls).await?;
+        if done {
             ensure!(polls > 1, "inconclusive: the call has no await point");
             return Ok(());
         }
@@ -63,37 +70,26 @@ async fn at_each_poll<F: Future<Output = Verdict<bool>>>(attempt: impl Fn(usize)
     Err(Failure::new("the call did not complete within the maximum number of polls"))
 }
 
-async fn is_done<T>(polls: usize, request: impl Future<Output = Result<T>>) -> Result<bool> {
+async fn is_done<T>(polls: usize, request: impl Future<Output = Result<T>>) -> Verdict<bool> {
     let done = after_polls(polls, request).await.transpose()?;
     Ok(done.is_some())
 }
 
 async fn an_acquire_can_be_dropped_anywhere(context: Context) -> Verdict {
-    let context = &context;
-    at_each_poll(|polls| async move {
-        let (locks, _) = yielding_client(context).await?;
-        let done = is_done(polls, locks.mutex("x").acquire()).await?;
-        all_clear(context, &locks, polls).await?;
-        Ok(done)
-    })
-    .await
+    at_each_poll(&context, async |polls, locks, _| is_done(polls, locks.mutex("x").acquire()).await)
+        .await
 }
 
 async fn a_try_can_be_dropped_anywhere(context: Context) -> Verdict {
-    let context = &context;
-    at_each_poll(|polls| async move {
-        let (locks, _) = yielding_client(context).await?;
-        let done = is_done(polls, locks.mutex("x").try_acquire()).await?;
-        all_clear(context, &locks, polls).await?;
-        Ok(done)
+    at_each_poll(&context, async |polls, locks, _| {
+        is_done(polls, locks.mutex("x").try_acquire()).await
     })
     .await
 }
 
 async fn a_waiting_acquire_can_be_dropped_anywhere(context: Context) -> Verdict {
-    let (context, holding) = (&context, &context.client().await?);
-    at_each_poll(|polls| async move {
-        let (locks, faulty) = yielding_client(context).await?;
+    let holding = context.client().await?;
+    at_each_poll(&context, async |polls, locks, faulty| {
         let guard = holding.mutex("x").acquire().await?;
         let waiting = is_done(polls, locks.mutex("x").no_limit().acquire());
         let letting_go = async {
@@ -101,10 +97,9 @@ async fn a_waiting_acquire_can_be_dropped_anywhere(context: Context) -> Verdict 
                 () = faulty.called(Op::Acquire, 2) => {}
                 () = context.clock.sleep(context.ttl / 20) => {}
             }
-            guard.release().await
+            Ok(guard.release().await?)
         };
         let (done, ()) = tokio::try_join!(waiting, letting_go)?;
-        all_clear(context, &locks, polls).await?;
         ensure!(!done || polls > 2, "inconclusive: the request never waited");
         Ok(done)
     })
@@ -129,26 +124,19 @@ async fn a_dropped_waiter_lets_the_next_one_in(context: Context) -> Verdict {
 }
 
 async fn a_release_can_be_dropped_anywhere(context: Context) -> Verdict {
-    let context = &context;
-    at_each_poll(|polls| async move {
-        let (locks, _) = yielding_client(context).await?;
+    at_each_poll(&context, async |polls, locks, _| {
         let guard = locks.mutex("x").acquire().await?;
-        let done = is_done(polls, guard.release()).await?;
-        all_clear(context, &locks, polls).await?;
-        Ok(done)
+        is_done(polls, guard.release()).await
     })
     .await
 }
 
 async fn a_renewal_can_be_dropped_anywhere(context: Context) -> Verdict {
-    let renewing = &context;
-    at_each_poll(|polls| async move {
-        let (locks, _) = yielding_client(renewing).await?;
+    at_each_poll(&context, async |polls, locks, _| {
         let guard = locks.mutex("x").acquire().await?;
         let done = is_done(polls, guard.renew()).await?;
         guard.check()?;
         guard.release().await?;
-        all_clear(renewing, &locks, polls).await?;
         Ok(done)
     })
     .await?;

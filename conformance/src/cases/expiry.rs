@@ -120,10 +120,10 @@ async fn a_client_that_dies_while_asking_leaves_an_expiry(context: Context) -> V
 async fn the_shortest_ttl_works(context: Context) -> Verdict {
     // A connection's first request may take longer than the shortest TTL, so send one first.
     context.is_free("first").await?;
-    let (context, ttl) = (&context, *context.profile.ttl.start());
-    soon(|name| async move {
+    let ttl = *context.profile.ttl.start();
+    soon(async |name| {
         context.take(&Claim { ttl, ..context.claim(name) }).await?;
-        context.are_free_within(&[name], ttl + late(context)).await
+        context.are_free_within(&[name], ttl + late(&context)).await
     })
     .await
 }

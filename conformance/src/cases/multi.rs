@@ -63,8 +63,7 @@ async fn a_try_that_fails_gives_all_back(context: Context) -> Verdict {
 }
 
 async fn a_limit_is_for_all_of_them(context: Context) -> Verdict {
-    let context = &context;
-    soon(|name| async move {
+    soon(async |name| {
         let (a, b) = (format!("{name}/a"), format!("{name}/b"));
         let (one, two) = context.two_clients().await?;
         let limit = context.ttl / 2;

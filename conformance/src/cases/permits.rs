@@ -245,8 +245,7 @@ async fn a_large_claim_is_not_overtaken(context: Context) -> Verdict {
 }
 
 async fn a_freed_permit_wakes_the_waiter(context: Context) -> Verdict {
-    let context = &context;
-    soon(|name| async move {
+    soon(async |name| {
         let (one, two) = context.two_clients().await?;
         let all = one.semaphore(name, OF).permits(OF - 1).acquire().await?;
         let last = one.semaphore(name, OF).acquire().await?;
@@ -260,8 +259,7 @@ async fn a_freed_permit_wakes_the_waiter(context: Context) -> Verdict {
 }
 
 async fn all_who_fit_are_woken(context: Context) -> Verdict {
-    let context = &context;
-    soon(|name| async move {
+    soon(async |name| {
         let (two, three) = context.two_clients().await?;
         let all = context.client().await?.semaphore(name, OF).permits(OF).acquire().await?;
         let waiting = [&two, &three, &two].map(|locks| locks.semaphore(name, OF).acquire());

@@ -203,8 +203,7 @@ async fn a_broken_reader_leaves_the_others(context: Context) -> Verdict {
 }
 
 async fn the_last_readers_release_wakes_the_writer(context: Context) -> Verdict {
-    let context = &context;
-    soon(|name| async move {
+    soon(async |name| {
         let (one, two) = context.two_clients().await?;
         let readers = vec![one.read(name).acquire().await?, one.read(name).acquire().await?];
         let waiting = tokio::spawn(two.write(name).acquire());
@@ -216,8 +215,7 @@ async fn the_last_readers_release_wakes_the_writer(context: Context) -> Verdict 
 }
 
 async fn a_writers_release_wakes_all_readers(context: Context) -> Verdict {
-    let context = &context;
-    soon(|name| async move {
+    soon(async |name| {
         let (two, three) = context.two_clients().await?;
         let writer = context.client().await?.write(name).acquire().await?;
         let waiting = [&two, &two, &three].map(|locks| locks.read(name).acquire());

@@ -59,10 +59,6 @@ pub enum Fate {
     DoAndHang,
     /// The backend panics.
     Panic,
-    /// The server processes the request, and the backend panics.
-    DoAndPanic,
-    /// The server processes the request. Other tasks run before and after the request.
-    Yield,
     /// The grant's reported start is this long ago.
     StartBefore(Duration),
     /// The grant's reported start is this far in the future.
@@ -233,20 +229,15 @@ impl Faulty {
         }
     }
 
-    /// Returns whether delayed requests or duplicates are pending.
-    pub fn is_under_way(&self) -> bool {
-        self.0.state.under_way.load(Ordering::SeqCst) > 0
-    }
-
     /// Waits until no delayed request or duplicate is pending.
     pub async fn settled(&self) {
-        while self.is_under_way() {
+        while self.0.state.under_way.load(Ordering::SeqCst) > 0 {
             self.0.clock.sleep(Duration::from_millis(1)).await;
         }
     }
 
-    async fn give_way(&self, fate: Fate) {
-        if fate == Fate::Yield || self.0.state.yields.load(Ordering::SeqCst) {
+    async fn give_way(&self) {
+        if self.0.state.yields.load(Ordering::SeqCst) {
             tokio::task::yield_now().await;
         }
     }
@@ -265,14 +256,8 @@ impl Faulty {
         let fate = lock(&self.0.state.plan).fate(call.op);
         lock(&self.0.state.calls).push(call);
         self.0.state.called.notify_waiters();
-        self.give_way(fate).await;
+        self.give_way().await;
         let answer = match fate {
-            Fate::Pass
-            | Fate::Yield
-            | Fate::StartBefore(_)
-            | Fate::StartAfter(_)
-            | Fate::Valid(_)
-            | Fate::Short(_) => request.await,
             Fate::Refuse(kind) => Err(refused(kind)),
             Fate::LoseRequest => Err(Error::indeterminate("the request was lost")),
             Fate::LoseAnswer => {
@@ -307,12 +292,9 @@ impl Faulty {
                 pending().await
             }
             Fate::Panic => injected_panic(),
-            Fate::DoAndPanic => {
-                let _ = request.await;
-                injected_panic()
-            }
+            _ => request.await,
         };
-        self.give_way(fate).await;
+        self.give_way().await;
         (fate, answer)
     }
 
@@ -332,10 +314,6 @@ impl Faulty {
             Fate::Refuse(kind) => Some(Err(refused(kind))),
             Fate::LoseAnswer => request().map(|_| Err(answer_lost())),
             Fate::Panic => injected_panic(),
-            Fate::DoAndPanic => {
-                drop(request());
-                injected_panic()
-            }
             _ => None,
         }
     }

@@ -11,6 +11,8 @@ use lockwright_core::Fence;
 use lockwright_core::backend_util::lock;
 use serde::{Deserialize, Serialize};
 
+use crate::workload::Store;
+
 /// One register per lock name, and one queue of tickets for all names. Clones share both.
 ///
 /// A register rejects a fence below the highest accepted one (Kleppmann, "How to do distributed
@@ -65,16 +67,6 @@ impl Register {
         fresh
     }
 
-    /// Stores a ticket.
-    pub fn leave(&self, ticket: &str) {
-        lock(&self.0).tickets.push_back(ticket.to_owned());
-    }
-
-    /// Removes the oldest ticket.
-    pub fn pick(&self) -> Option<String> {
-        lock(&self.0).tickets.pop_front()
-    }
-
     /// Returns the writes to the unnamed register.
     pub fn writes(&self) -> Writes {
         self.writes_to(ONLY)
@@ -105,7 +97,7 @@ impl Register {
         let mut line = String::new();
         // A killed client may leave an incomplete line.
         while requests.read_line(&mut line).ok()? > 0 && line.ends_with('\n') {
-            let answer = self.answer(&serde_json::from_str(&line).ok()?);
+            let answer = self.answer(&serde_json::from_str(&line).ok()?).ok()?;
             // A second packet would wait 40 ms for the first one's acknowledgement, so write once.
             answers.write_all(format!("{answer}\n").as_bytes()).ok()?;
             line.clear();
@@ -113,16 +105,31 @@ impl Register {
         None
     }
 
-    fn answer(&self, request: &Request) -> String {
-        match request {
+    fn answer(&self, request: &Request) -> std::io::Result<String> {
+        Ok(match request {
             Request::Write(name, fence) if self.write_to(name, *fence) => "accepted".to_owned(),
             Request::Write(..) => "refused".to_owned(),
             Request::Leave(ticket) => {
-                self.leave(ticket);
+                self.leave(ticket)?;
                 "kept".to_owned()
             }
-            Request::Pick => self.pick().unwrap_or_default(),
-        }
+            Request::Pick => self.pick()?.unwrap_or_default(),
+        })
+    }
+}
+
+impl Store for Register {
+    fn write(&self, name: &str, fence: Fence) -> std::io::Result<bool> {
+        Ok(self.write_to(name, fence))
+    }
+
+    fn leave(&self, ticket: &str) -> std::io::Result<()> {
+        lock(&self.0).tickets.push_back(ticket.to_owned());
+        Ok(())
+    }
+
+    fn pick(&self) -> std::io::Result<Option<String>> {
+        Ok(lock(&self.0).tickets.pop_front())
     }
 }
 

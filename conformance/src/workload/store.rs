@@ -6,7 +6,7 @@ use lockwright_core::Fence;
 use lockwright_core::backend_util::lock;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-use crate::register::{Register, Request};
+use crate::register::Request;
 
 /// A register per lock, and a queue of tickets. Calls may block, and fail if the store is
 /// unreachable.
@@ -21,22 +21,7 @@ pub trait Store: Send + Sync + 'static {
     fn pick(&self) -> io::Result<Option<String>>;
 }
 
-impl Store for Register {
-    fn write(&self, name: &str, fence: Fence) -> io::Result<bool> {
-        Ok(self.write_to(name, fence))
-    }
-
-    fn leave(&self, ticket: &str) -> io::Result<()> {
-        Self::leave(self, ticket);
-        Ok(())
-    }
-
-    fn pick(&self) -> io::Result<Option<String>> {
-        Ok(Self::pick(self))
-    }
-}
-
-/// A client of a [served](Register::serve) [`Register`].
+/// A client of a [served](crate::register::Register::serve) register.
 #[derive(Debug)]
 pub struct RemoteStore(Mutex<BufReader<TcpStream>>);
 

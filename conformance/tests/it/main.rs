@@ -87,5 +87,5 @@ fn a_remote_store_is_the_one_that_is_served() {
     there.leave("{\"ticket\": 1}").expect("an answer");
     there.leave("second").expect("an answer");
     assert_eq!(there.pick().expect("an answer").as_deref(), Some("{\"ticket\": 1}"));
-    assert_eq!(here.pick().as_deref(), Some("second"));
+    assert_eq!(here.pick().unwrap().as_deref(), Some("second"));
 }

@@ -136,7 +136,8 @@ fn draw_clients(
         .map(|process| {
             let mut work = vec![Work::Mutex; 3];
             work.extend((0..2 + random.below(2)).map(|_| *random.one_of(&all)));
-            workload::Plan { seed, process, names: names.clone(), ttl, duration, work }
+            let (names, watches) = (names.clone(), true);
+            workload::Plan { seed, process, names, ttl, duration, work, watches }
         })
         .collect()
 }

@@ -67,9 +67,9 @@ fn soak(configuration: Configuration, time: Duration) -> Result<bool> {
     let ttl = configuration.ttl().max(*profile.ttl.start());
     let register = Register::default().serve()?.to_string();
     let clients = [0, 1, 2, 3].map(|process| {
-        let (seed, names, work) = (0, Vec::new(), Work::all_for(&profile));
+        let (seed, names, work, watches) = (0, Vec::new(), Work::all_for(&profile), true);
         client::Job {
-            plan: workload::Plan { seed, process, names, ttl, duration: PLAN, work },
+            plan: workload::Plan { seed, process, names, ttl, duration: PLAN, work, watches },
             url: servers.direct_url(),
             name: format!("soaker-{process}"),
             journal: folder.path().join(format!("journal-{process}")),

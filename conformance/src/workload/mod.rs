@@ -51,21 +51,9 @@ pub async fn run(
     journal: &Journal,
     store: Arc<dyn Store>,
 ) -> Result<(), Failure> {
-    run_with(plan, open, clock, journal, store, true).await
-}
-
-/// Without `watches`, the process notices a loss only at its next check.
-async fn run_with(
-    plan: &Plan,
-    open: impl AsyncFn() -> Result<Locks>,
-    clock: &Clock,
-    journal: &Journal,
-    store: Arc<dyn Store>,
-    watches: bool,
-) -> Result<(), Failure> {
     let until = clock.now() + plan.duration;
     if let Some(client) = open_until(&open, clock, plan, until).await {
-        let process = Process::new(plan, clock, journal, store, until, client, watches);
+        let process = Process::new(plan, clock, journal, store, until, client);
         work(Arc::new(process), open).await?;
     }
     journal.write(Event::Ended);

@@ -18,6 +18,8 @@ pub struct Plan {
     pub duration: Duration,
     /// The kinds of work to choose from. A repeated kind is chosen more often.
     pub work: Vec<Work>,
+    /// False if the process notices a loss only at its next check.
+    pub watches: bool,
 }
 
 /// The work of one round.

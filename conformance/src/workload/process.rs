@@ -32,7 +32,6 @@ pub(super) struct Process {
     pub(super) reopen: Notify,
     /// True from a close until the next client is open, to prevent a second close.
     is_reopening: AtomicBool,
-    watches: bool,
     client: Mutex<Client>,
     requests: AtomicU64,
     numbers: AtomicU64,
@@ -81,7 +80,6 @@ impl Process {
         store: Arc<dyn Store>,
         until: BootInstant,
         client: Client,
-        watches: bool,
     ) -> Self {
         Self {
             plan: plan.clone(),
@@ -91,7 +89,6 @@ impl Process {
             until,
             reopen: Notify::new(),
             is_reopening: AtomicBool::new(false),
-            watches,
             client: Mutex::new(client),
             requests: AtomicU64::new(0),
             numbers: AtomicU64::new(0),
@@ -143,7 +140,7 @@ impl Process {
         asked: &[Asked<'_>],
         request: impl Future<Output = Result<Option<Vec<Held>>>>,
     ) -> Result<Option<Vec<Holding>>, Failure> {
-        let (journal, watches) = (&self.journal, self.watches);
+        let (journal, watches) = (&self.journal, self.plan.watches);
         let mut open = OpenRequests { journal, watches, requests: Vec::new() };
         for asked in asked {
             let request = self.requests.fetch_add(1, Ordering::Relaxed);

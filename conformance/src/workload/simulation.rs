@@ -15,7 +15,7 @@ use crate::faults::{Fate, Faulty, Op};
 use crate::history::journal::{Entry, Event, Journal, Signal};
 use crate::register::Register;
 
-use super::{Plan, Random, Work, run_with};
+use super::{Plan, Random, Work, run};
 
 const LIMIT: Duration = Duration::from_secs(3_600);
 
@@ -177,8 +177,8 @@ struct World {
     target: Target,
     journal: Journal,
     store: Arc<Register>,
-    processes: Mutex<Vec<Process>>,
-    working: Mutex<JoinSet<Result<(), String>>>,
+    processes: Vec<Process>,
+    working: JoinSet<Result<(), String>>,
 }
 
 impl World {
@@ -190,12 +190,12 @@ impl World {
             target,
             journal,
             store: Arc::default(),
-            processes: Mutex::default(),
-            working: Mutex::default(),
+            processes: Vec::new(),
+            working: JoinSet::new(),
         }
     }
 
-    async fn run(self) -> Simulated {
+    async fn run(mut self) -> Simulated {
         let until = self.clock.now() + self.simulation.duration;
         for _ in 0..self.simulation.processes {
             self.start(self.simulation.duration).await;
@@ -212,9 +212,9 @@ impl World {
         self.finish().await
     }
 
-    async fn start(&self, duration: Duration) {
+    async fn start(&mut self, duration: Duration) {
         let Simulation { seed, ttl, trouble, .. } = self.simulation;
-        let number = lock(&self.processes).len() as u32;
+        let number = self.processes.len() as u32;
         let backend = self.target.connect.connect().await.expect("the backend opens");
         let faulty = Faulty::new(backend, self.clock.clone());
         let is_cut = Arc::<AtomicBool>::default();
@@ -236,12 +236,12 @@ impl World {
             ttl,
             duration,
             work: self.simulation.work.clone(),
+            watches: self.target.reports_losses,
         };
         let journal = self.journal.of(&name);
         let (clock, store) = (self.clock.clone(), Arc::clone(&self.store));
         let clients_clock = self.target.clients_clock.as_ref().unwrap_or(&self.clock).clone();
         let backend = (self.target.at_the_client)(faulty.clone(), &self.clock);
-        let reports_losses = self.target.reports_losses;
         let work = async move {
             let clients = AtomicU32::new(0);
             let open = async || {
@@ -253,20 +253,18 @@ impl World {
                     .tokens(tokens)
                     .build()
             };
-            let done = run_with(&plan, open, &clock, &journal, store, reports_losses).await;
+            let done = run(&plan, open, &clock, &journal, store).await;
             done.map_err(|failure| failure.to_string())
         };
-        let task = lock(&self.working).spawn_local(work);
-        lock(&self.processes).push(Process { name, is_cut, faulty, is_killed: false, task });
+        let task = self.working.spawn_local(work);
+        self.processes.push(Process { name, is_cut, faulty, is_killed: false, task });
     }
 
-    async fn trouble(&self, random: &mut Random, left: Duration) {
+    async fn trouble(&mut self, random: &mut Random, left: Duration) {
         let Simulation { ttl, trouble, .. } = self.simulation;
         let time = random.time(ttl / 4, ttl * 3 / 2);
-        let alive: Vec<usize> = {
-            let processes = lock(&self.processes);
-            (0..processes.len()).filter(|at| !processes[*at].is_killed).collect()
-        };
+        let alive: Vec<usize> =
+            (0..self.processes.len()).filter(|at| !self.processes[*at].is_killed).collect();
         let one = *random.one_of(&alive);
         match random.below(3) {
             0 if trouble.cuts => self.cut(one, time.min(left)).await,
@@ -281,9 +279,8 @@ impl World {
     }
 
     async fn cut(&self, at: usize, time: Duration) {
+        let process = &self.processes[at];
         let set = |cut| {
-            let processes = lock(&self.processes);
-            let process = &processes[at];
             process.is_cut.store(cut, Ordering::SeqCst);
             process.faulty.drop_wakes(cut);
             let (fault, target) = ("cut".to_owned(), process.name.clone());
@@ -295,9 +292,8 @@ impl World {
         set(false);
     }
 
-    fn kill(&self, at: usize) {
-        let mut processes = lock(&self.processes);
-        let process = &mut processes[at];
+    fn kill(&mut self, at: usize) {
+        let process = &mut self.processes[at];
         process.is_cut.store(true, Ordering::SeqCst);
         process.is_killed = true;
         let target = process.name.clone();
@@ -307,11 +303,9 @@ impl World {
 
     /// Suspends the machine: no timer fires.
     fn suspend(&self, time: Duration) {
-        let names: Vec<String> =
-            lock(&self.processes).iter().map(|process| process.name.clone()).collect();
         let signal = |signal: Signal| {
-            for target in &names {
-                self.journal.write(Event::Signalled { target: target.clone(), signal });
+            for Process { name, .. } in &self.processes {
+                self.journal.write(Event::Signalled { target: name.clone(), signal });
             }
         };
         signal(Signal::Stopped);
@@ -319,10 +313,9 @@ impl World {
         signal(Signal::Continued);
     }
 
-    async fn finish(self) -> Simulated {
-        let mut working = std::mem::take(&mut *lock(&self.working));
+    async fn finish(mut self) -> Simulated {
         let mut failures = Vec::new();
-        while let Some(done) = working.join_next().await {
+        while let Some(done) = self.working.join_next().await {
             match done {
                 Ok(Ok(())) => {}
                 Ok(Err(failure)) => failures.push(failure),
@@ -330,26 +323,19 @@ impl World {
                 Err(error) => failures.push(error.to_string()),
             }
         }
-        let mut entries = self.journal.entries();
-        self.without_killed(&mut entries);
-        Simulated { entries, left: self.left().await, failures }
-    }
-
-    fn without_killed(&self, entries: &mut Vec<Entry>) {
-        let mut killed: Vec<String> = Vec::new();
+        let (mut entries, mut killed) = (self.journal.entries(), Vec::new());
         entries.retain(|entry| {
             if let Event::Signalled { target, signal: Signal::Killed } = &entry.event {
                 killed.push(target.clone());
             }
             !killed.contains(&entry.process)
         });
+        Simulated { entries, left: self.left().await, failures }
     }
 
     async fn left(&self) -> Vec<String> {
-        let faulty: Vec<Faulty> =
-            lock(&self.processes).iter().map(|process| process.faulty.clone()).collect();
-        for faulty in faulty {
-            faulty.settled().await;
+        for process in &self.processes {
+            process.faulty.settled().await;
         }
         let backend = self.target.connect.connect().await.expect("the backend opens");
         let give_up = self.clock.now() + self.simulation.ttl * 3;

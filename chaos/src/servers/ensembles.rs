@@ -2,7 +2,7 @@ use std::time::SystemTime;
 
 use lockwright_testbed::{self as testbed, Proxy};
 
-use super::{Result, Server, Servers, block_on, restart_the_dead};
+use super::{Result, Server, Servers, block_on};
 
 /// `$own` has the methods that differ.
 macro_rules! members {
@@ -42,17 +42,12 @@ macro_rules! members {
                 self.members.leader().unwrap_or(0)
             }
 
-            fn recover(&mut self) -> Result<()> {
-                restart_the_dead(self.servers())?;
+            fn wait_until_whole(&mut self) -> Result<()> {
                 Ok(self.members.wait_until_whole()?)
             }
 
-            fn fail_over(&mut self) -> Result<String> {
-                let old = self.members.leader()?;
-                self.members.members[old].kill();
-                let new = self.members.wait_for_another_leader(old)?;
-                self.members.members[old].restart(true)?;
-                Ok(format!("member {new} leads instead of {old}"))
+            fn wait_for_failover(&mut self, old: usize) -> Result<usize> {
+                Ok(self.members.wait_for_another_leader(old)?)
             }
 
             $($own)*

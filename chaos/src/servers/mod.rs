@@ -66,11 +66,30 @@ pub(crate) trait Servers: Send {
 
     /// Ends all faults, and starts ended servers.
     fn recover(&mut self) -> Result<()> {
-        restart_the_dead(self.servers())
+        for server in self.servers() {
+            server.thaw();
+            if !is_alive(server.pid()) {
+                server.restart(true)?;
+            }
+        }
+        self.wait_until_whole()
+    }
+
+    fn wait_until_whole(&mut self) -> Result<()> {
+        Ok(())
     }
 
     fn fail_over(&mut self) -> Result<String> {
-        Err("this configuration has no failover".into())
+        let old = self.leader();
+        self.servers()[old].kill();
+        let new = self.wait_for_failover(old)?;
+        self.servers()[old].restart(true)?;
+        Ok(format!("server {new} took over from {old}"))
+    }
+
+    /// Waits for a leader instead of the killed one, and returns the new one's index.
+    fn wait_for_failover(&mut self, old: usize) -> Result<usize> {
+        Err(format!("server {old} has no failover").into())
     }
 
     fn after_data_loss(&mut self) -> Result<()> {
@@ -140,14 +159,4 @@ pub(crate) fn is_alive(pid: u32) -> bool {
 pub(crate) fn state_of(pid: u32) -> Option<char> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit(')').next()?.trim_start().chars().next()
-}
-
-fn restart_the_dead(servers: Vec<&mut dyn Server>) -> Result<()> {
-    for server in servers {
-        server.thaw();
-        if !is_alive(server.pid()) {
-            server.restart(true)?;
-        }
-    }
-    Ok(())
 }

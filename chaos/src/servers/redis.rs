@@ -6,7 +6,7 @@ use lockwright_testbed::{self as testbed, Cluster, Proxy, Redis, Sentinels, wait
 
 use redis::Connection;
 
-use super::{Result, Server, Servers, block_on, restart_the_dead};
+use super::{Result, Server, Servers, block_on};
 
 /// The IP address of proxies, which listen on the same ports as their servers.
 const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 9);
@@ -70,8 +70,7 @@ impl Servers for Independent {
         self.fleet.servers.iter_mut().map(|server| server as &mut dyn Server).collect()
     }
 
-    fn recover(&mut self) -> Result<()> {
-        restart_the_dead(self.servers())?;
+    fn wait_until_whole(&mut self) -> Result<()> {
         self.admit()
     }
 
@@ -159,22 +158,17 @@ impl Servers for BySentinels {
         Ok(())
     }
 
-    fn recover(&mut self) -> Result<()> {
+    fn wait_until_whole(&mut self) -> Result<()> {
         if self.proxy.take().is_some() {
             for sentinel in &self.set.sentinels {
                 sentinel.command::<()>(&["SENTINEL", "REMOVE", PROXIED])?;
             }
         }
-        restart_the_dead(self.servers())?;
         Ok(self.set.wait_until_whole()?)
     }
 
-    fn fail_over(&mut self) -> Result<String> {
-        let old = self.set.master()?;
-        self.set.servers[old].kill();
-        let new = self.set.wait_for_failover(old)?;
-        self.set.servers[old].restart(true)?;
-        Ok(format!("server {new} took over from {old}"))
+    fn wait_for_failover(&mut self, old: usize) -> Result<usize> {
+        Ok(self.set.wait_for_failover(old)?)
     }
 
     fn limit_connections(&mut self, on: bool) -> Result<()> {
@@ -235,20 +229,15 @@ impl Servers for InCluster {
         self.cluster.nodes.iter().position(is_master).unwrap_or(0)
     }
 
-    fn recover(&mut self) -> Result<()> {
-        restart_the_dead(self.servers())?;
+    fn wait_until_whole(&mut self) -> Result<()> {
         Ok(self.cluster.wait_until_whole()?)
     }
 
-    fn fail_over(&mut self) -> Result<String> {
-        let old = self.leader();
+    fn wait_for_failover(&mut self, old: usize) -> Result<usize> {
         let mut keys = (0..1000).map(|number| format!("key-{number}"));
         let served = keys.find(|key| self.cluster.master_of(key).is_ok_and(|one| one == old));
         let key = served.ok_or("the master serves nothing")?;
-        self.cluster.nodes[old].kill();
-        let new = self.cluster.wait_for_failover(&key, old)?;
-        self.cluster.nodes[old].restart(true)?;
-        Ok(format!("node {new} took over from {old}"))
+        Ok(self.cluster.wait_for_failover(&key, old)?)
     }
 
     fn limit_connections(&mut self, on: bool) -> Result<()> {

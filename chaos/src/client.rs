@@ -1,5 +1,4 @@
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,16 +22,10 @@ pub(crate) struct Job {
     pub(crate) register: String,
 }
 
-pub(crate) fn main() -> ExitCode {
-    crate::exit_code(job().and_then(|job| run(&job)))
-}
-
-fn job() -> Result<Job, String> {
+pub(crate) fn run() -> Result<(), String> {
     let text = std::env::var(JOB).map_err(|_| format!("{JOB} isn't set; the runner sets it"))?;
-    serde_json::from_str(&text).map_err(|error| format!("{JOB} has no job: {error}"))
-}
-
-fn run(job: &Job) -> Result<(), String> {
+    let job: Job =
+        serde_json::from_str(&text).map_err(|error| format!("{JOB} has no job: {error}"))?;
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     let runtime = builder.worker_threads(2).enable_all().build();
     let runtime = runtime.map_err(|error| format!("no runtime: {error}"))?;

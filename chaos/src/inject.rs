@@ -114,37 +114,30 @@ impl Scene<'_> {
         if hits_the_leader { leader } else { (leader + 1 + pick / 2 % others) % count }
     }
 
-    fn with<T>(&mut self, index: usize, what: impl FnOnce(&mut dyn Server) -> T) -> T {
-        let mut servers = self.servers.servers();
-        what(&mut *servers[index])
+    fn server(&mut self, index: usize) -> &mut dyn Server {
+        self.servers.servers().swap_remove(index)
     }
 
     fn kill(&mut self, pick: usize, lasts: Duration) -> Result<Option<String>> {
         let index = self.chosen(pick);
-        let pid = self.with(index, |server| {
-            server.kill();
-            server.pid()
-        });
-        let gone = !is_alive(pid);
+        self.server(index).kill();
+        let gone = !is_alive(self.server(index).pid());
         sleep(lasts);
-        self.with(index, |server| server.restart(true))?;
+        self.server(index).restart(true)?;
         Ok(gone.then(|| format!("server {index} gone")))
     }
 
     fn restart(&mut self, pick: usize) -> Result<Option<String>> {
         let index = self.chosen(pick);
-        let before = self.with(index, |server| server.pid());
-        self.with(index, |server| server.restart(true))?;
-        let after = self.with(index, |server| server.pid());
-        Ok((before != after).then(|| format!("server {index} restarted")))
+        let before = self.server(index).pid();
+        self.server(index).restart(true)?;
+        Ok((before != self.server(index).pid()).then(|| format!("server {index} restarted")))
     }
 
     fn lose_data(&mut self, pick: usize, lasts: Duration) -> Result<Option<String>> {
         let index = self.chosen(pick);
-        let before = self.with(index, |server| {
-            server.kill();
-            server.pid()
-        });
+        self.server(index).kill();
+        let before = self.server(index).pid();
         sleep(lasts);
         // Disconnects clients until `after_data_loss` has created the tables.
         let makes_tables =
@@ -152,23 +145,19 @@ impl Scene<'_> {
         if makes_tables {
             self.servers.proxies().into_iter().for_each(Proxy::cut);
         }
-        self.with(index, |server| server.restart(false))?;
+        self.server(index).restart(false)?;
         self.servers.after_data_loss()?;
         if makes_tables {
             self.servers.proxies().into_iter().for_each(Proxy::mend);
         }
-        let after = self.with(index, |server| server.pid());
-        Ok((before != after).then(|| format!("server {index} empty")))
+        Ok((before != self.server(index).pid()).then(|| format!("server {index} empty")))
     }
 
     fn freeze(&mut self, index: usize, lasts: Duration) -> Option<String> {
-        let pid = self.with(index, |server| {
-            server.freeze();
-            server.pid()
-        });
+        self.server(index).freeze();
         sleep(lasts);
-        let stopped = state_of(pid) == Some('T');
-        self.with(index, |server| server.thaw());
+        let stopped = state_of(self.server(index).pid()) == Some('T');
+        self.server(index).thaw();
         stopped.then(|| format!("server {index} stopped"))
     }
 
@@ -275,7 +264,7 @@ impl Scene<'_> {
     fn limit_descriptors(&mut self, lasts: Duration) -> Result<Option<String>> {
         // The server has more descriptors open. They stay open, but it gets no new ones.
         const LIMIT: &str = "4";
-        let pid = self.with(0, |server| server.pid());
+        let pid = self.server(0).pid();
         let usual = descriptor_limit(pid).ok_or("the limit of descriptors is unknown")?;
         limit_descriptors(pid, LIMIT)?;
         self.servers.proxies().into_iter().for_each(Proxy::drop_connections);

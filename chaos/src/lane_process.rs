@@ -3,7 +3,6 @@
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use lockwright::{BootInstant, Clock};
 use lockwright_conformance::history::timeline;
@@ -24,11 +23,7 @@ const STARTS: usize = 3;
 /// How often the tests run a schedule that shows nothing, because a busy client may miss a fault.
 const RUNS: usize = 3;
 
-pub(crate) fn main(args: &[String]) -> ExitCode {
-    crate::exit_code(run(args))
-}
-
-fn run(args: &[String]) -> Result<()> {
+pub(crate) fn run(args: &[String]) -> Result<()> {
     let [configuration, seeds, options @ ..] = args else {
         return Err("a lane needs seeds".into());
     };

@@ -12,6 +12,7 @@ use lockwright::{BootInstant, Clock};
 use crate::configuration::Configuration;
 use crate::evidence;
 use crate::options::Options;
+use crate::page;
 use crate::servers::{Result, is_alive};
 use crate::verdict::Outcome;
 
@@ -78,41 +79,29 @@ fn tasks(options: &Options) -> VecDeque<Task> {
         1 => seeds.len().div_ceil(options.jobs).clamp(1, SCHEDULES),
         _ => SCHEDULES,
     };
-    let mut of_each: Vec<(Configuration, VecDeque<u64>)> = options
-        .configurations
-        .iter()
-        .map(|one| {
-            let known = if options.missing { recorded(*one) } else { BTreeSet::new() };
-            (*one, seeds.iter().copied().filter(|seed| !known.contains(seed)).collect())
-        })
-        .collect();
-    let mut tasks = VecDeque::new();
-    while of_each.iter().any(|(_, seeds)| !seeds.is_empty()) {
-        for (configuration, seeds) in &mut of_each {
-            let some: Vec<u64> = seeds.drain(..per_lane.min(seeds.len())).collect();
-            if !some.is_empty() {
-                tasks.push_back(Task { configuration: *configuration, seeds: some });
-            }
+    let mut tasks = Vec::new();
+    for configuration in options.configurations.iter().copied() {
+        let known = if options.missing { recorded(configuration) } else { BTreeSet::new() };
+        let seeds: Vec<u64> = seeds.iter().copied().filter(|seed| !known.contains(seed)).collect();
+        for (turn, seeds) in seeds.chunks(per_lane).enumerate() {
+            tasks.push((turn, Task { configuration, seeds: seeds.to_vec() }));
         }
     }
-    tasks
+    // The configurations take turns.
+    tasks.sort_by_key(|(turn, _)| *turn);
+    tasks.into_iter().map(|(_, task)| task).collect()
 }
 
 fn recorded(configuration: Configuration) -> BTreeSet<u64> {
     let path = evidence::folder_of_servers().join(format!("{configuration}.tsv"));
     let text = std::fs::read_to_string(path).unwrap_or_default();
-    let version = crate::schedule::version(configuration).to_string();
-    let seed = |line: &str| {
-        let mut columns = line.split('\t');
-        let seed = columns.next()?.parse().ok()?;
-        let is_this = columns.next()? == version;
+    let is_known = |line: &page::Schedule| {
         // A violation counts as recorded, because a later run doesn't replace its line.
-        let outcome = columns.next()?;
-        let outcome = Outcome::ALL.into_iter().find(|known| known.to_string() == outcome)?;
-        let showed = outcome != Outcome::ShowedNothing;
-        (is_this && showed).then_some(seed)
+        let showed = line.outcome != Outcome::ShowedNothing.to_string();
+        line.version == crate::schedule::version(configuration) && showed
     };
-    text.lines().filter_map(seed).collect()
+    let lines = text.lines().filter_map(page::schedule);
+    lines.filter(is_known).map(|line| line.seed).collect()
 }
 
 fn run_lane(

@@ -39,9 +39,9 @@ fn exit_code<E: std::fmt::Display>(outcome: Result<(), E>) -> ExitCode {
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match args.first().map(String::as_str) {
-        Some("client") => return client::main(),
-        Some("lane") => return lane_process::main(&args[1..]),
-        Some("soaker") => return soak::main(),
+        Some("client") => return exit_code(client::run()),
+        Some("lane") => return exit_code(lane_process::run(&args[1..])),
+        Some("soaker") => return exit_code(soak::work()),
         Some("--page") => return exit_code(page::write()),
         Some("--help" | "-h") => {
             print!("{USAGE}");

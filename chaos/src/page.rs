@@ -48,8 +48,12 @@ struct Record {
     promises: Promises,
 }
 
-struct Schedule {
-    outcome: String,
+/// A line of the record.
+pub(crate) struct Schedule {
+    pub(crate) seed: u64,
+    /// The version of the plan.
+    pub(crate) version: u32,
+    pub(crate) outcome: String,
     /// Operations, grants, hand-overs, longest wait for a free lock, largest delay of a loss
     /// report, refused writes, refused late writes.
     figures: [u64; 7],
@@ -114,14 +118,16 @@ fn record(folder: &Path, configuration: Configuration) -> Result<Record> {
     Ok(Record { schedules, promises: Promises::read(folder, configuration)? })
 }
 
-fn schedule(line: &str) -> Option<Schedule> {
+pub(crate) fn schedule(line: &str) -> Option<Schedule> {
     let columns: Vec<&str> = line.split('\t').collect();
-    let [_seed, _plan, outcome, figures @ .., faults] = &columns[..] else { return None };
+    let [seed, version, outcome, figures @ .., faults] = &columns[..] else { return None };
     let figures = figures.iter().map(|figure| figure.parse().ok()).collect::<Option<Vec<u64>>>()?;
     let observed = faults.split("; ").filter_map(|one| one.split_once(": "));
     let observed =
         observed.filter(|(_, effect)| *effect != "no effect" && !effect.ends_with(" with 0 holds"));
     Some(Schedule {
+        seed: seed.parse().ok()?,
+        version: version.parse().ok()?,
         outcome: (*outcome).to_owned(),
         figures: figures.try_into().ok()?,
         faults: observed.filter_map(|(name, _)| Fault::named(name)).collect(),

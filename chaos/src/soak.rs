@@ -147,11 +147,7 @@ fn measure(pid: u32) -> Result<Measured> {
     })
 }
 
-pub(crate) fn main() -> ExitCode {
-    crate::exit_code(work())
-}
-
-fn work() -> Result<()> {
+pub(crate) fn work() -> Result<()> {
     let mut job: Job = serde_json::from_str(&std::env::var(JOB)?)?;
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;

@@ -97,7 +97,7 @@ fn recorded(configuration: Configuration) -> BTreeSet<u64> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let is_known = |line: &page::Schedule| {
         // A violation counts as recorded, because a later run doesn't replace its line.
-        let showed = line.outcome != Outcome::ShowedNothing.to_string();
+        let showed = line.outcome != Outcome::ShowedNothing;
         line.version == crate::schedule::version(configuration) && showed
     };
     let lines = text.lines().filter_map(page::schedule);

@@ -10,6 +10,7 @@ use crate::evidence;
 use crate::faults::{Fault, Promise};
 use crate::promises::{Promised, Promises, claim_name};
 use crate::servers::Result;
+use crate::verdict::Outcome;
 
 const BEGIN: &str = "<!-- made by `cargo xtask chaos --page`: begin -->\n";
 const END: &str = "<!-- made by `cargo xtask chaos --page`: end -->\n";
@@ -53,7 +54,7 @@ pub(crate) struct Schedule {
     pub(crate) seed: u64,
     /// The version of the plan.
     pub(crate) version: u32,
-    pub(crate) outcome: String,
+    pub(crate) outcome: Outcome,
     /// Operations, grants, hand-overs, longest wait for a free lock, largest delay of a loss
     /// report, refused writes, refused late writes.
     figures: [u64; 7],
@@ -128,7 +129,7 @@ pub(crate) fn schedule(line: &str) -> Option<Schedule> {
     Some(Schedule {
         seed: seed.parse().ok()?,
         version: version.parse().ok()?,
-        outcome: (*outcome).to_owned(),
+        outcome: Outcome::ALL.into_iter().find(|one| one.to_string() == *outcome)?,
         figures: figures.try_into().ok()?,
         faults: observed.filter_map(|(name, _)| Fault::named(name)).collect(),
     })
@@ -138,7 +139,7 @@ impl Record {
     /// Counts the schedules that confirm `promise` and in which `fault` had an effect. For `KEPT`,
     /// all faults of the schedule must have the promise `KEPT`.
     fn shown(&self, fault: Fault, promise: Promise) -> usize {
-        let outcome = if promise == Promise::KEPT { "kept" } else { "not-promised" };
+        let outcome = if promise == Promise::KEPT { Outcome::Kept } else { Outcome::NotPromised };
         // Another fault of a schedule may void the promise of fences.
         let fences = |one: &Schedule| {
             let of = |promised: &&Promised| one.faults.contains(&promised.fault);
@@ -153,10 +154,10 @@ impl Record {
     }
 
     fn showed(&self) -> impl Iterator<Item = &Schedule> {
-        self.schedules.iter().filter(|one| one.outcome != "showed-nothing")
+        self.schedules.iter().filter(|one| one.outcome != Outcome::ShowedNothing)
     }
 
-    fn count(&self, outcome: &str) -> usize {
+    fn count(&self, outcome: Outcome) -> usize {
         self.schedules.iter().filter(|one| one.outcome == outcome).count()
     }
 }
@@ -233,7 +234,7 @@ fn totals(records: &Records, others: &[(String, Record)]) -> String {
             text,
             "| {name} | {} | {} | {} | {} | {} | {} ms | {} ms | {} | {} |",
             record.showed().count(),
-            record.count("VIOLATION"),
+            record.count(Outcome::Violation),
             sum(0),
             sum(1),
             sum(2),
@@ -247,7 +248,7 @@ fn totals(records: &Records, others: &[(String, Record)]) -> String {
 }
 
 fn unshown(records: &Records, others: &[(String, Record)]) -> Vec<String> {
-    let violated = others.iter().filter(|(_, record)| record.count("VIOLATION") > 0);
+    let violated = others.iter().filter(|(_, record)| record.count(Outcome::Violation) > 0);
     let mut problems: Vec<_> =
         violated.map(|(name, _)| format!("{name} has violations on record")).collect();
     for (configuration, record) in records {
@@ -275,7 +276,7 @@ fn unshown(records: &Records, others: &[(String, Record)]) -> Vec<String> {
                 ));
             }
         }
-        if record.count("VIOLATION") > 0 {
+        if record.count(Outcome::Violation) > 0 {
             problems.push(format!("{configuration} has violations on record"));
         }
     }

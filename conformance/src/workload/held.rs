@@ -2,8 +2,7 @@ use std::sync::{Arc, Mutex};
 
 use lockwright_core::backend_util::lock;
 use lockwright_core::{
-    BootInstant, Error, Fence, Guard, HoldState, Leadership, Mode, Permit, Reason, Result, Signal,
-    Token,
+    BootInstant, Fence, Guard, HoldState, Leadership, Mode, Permit, Reason, Result, Signal, Token,
 };
 use tokio::task::AbortHandle;
 
@@ -102,13 +101,13 @@ impl Holding {
     pub(crate) fn is_valid(&self) -> bool {
         match self.held.check() {
             Ok(()) => self.record.renewed(self.held.deadline()),
-            Err(error) => self.record.lost(reason(&error)),
+            Err(error) => self.record.lost(error.lost_reason().unwrap_or(Reason::Gone)),
         }
         self.held.check().is_ok()
     }
 
     pub(crate) fn end(self) -> Held {
-        self.record.releasing();
+        self.record.ended(Event::Releasing { token: self.record.token });
         self.watching.abort();
         self.held
     }
@@ -146,18 +145,15 @@ impl Record {
         }
     }
 
-    fn lost(&self, reason: Reason) {
+    fn ended(&self, event: Event) {
         let mut state = lock(&self.state);
         if !std::mem::replace(&mut state.is_over, true) {
-            self.journal.write(Event::Lost { token: self.token, reason });
+            self.journal.write(event);
         }
     }
 
-    fn releasing(&self) {
-        let mut state = lock(&self.state);
-        if !std::mem::replace(&mut state.is_over, true) {
-            self.journal.write(Event::Releasing { token: self.token });
-        }
+    fn lost(&self, reason: Reason) {
+        self.ended(Event::Lost { token: self.token, reason });
     }
 }
 
@@ -169,8 +165,4 @@ async fn watch(mut signal: Signal, record: Arc<Record>) {
             _ => record.renewed(signal.deadline()),
         }
     }
-}
-
-fn reason(error: &Error) -> Reason {
-    error.lost_reason().unwrap_or(Reason::Gone)
 }

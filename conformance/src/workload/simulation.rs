@@ -154,7 +154,15 @@ pub fn simulate(simulation: &Simulation, open: impl AsyncFnOnce(&Clock) -> Targe
     let simulated = async {
         let clock = Clock::tokio();
         let target = open(&clock).await;
-        let world = World::new(simulation.clone(), clock, target);
+        let world = World {
+            simulation: simulation.clone(),
+            journal: Journal::in_memory("runner", clock.clone()),
+            clock,
+            target,
+            store: Arc::default(),
+            processes: Vec::new(),
+            working: JoinSet::new(),
+        };
         tokio::time::timeout(LIMIT, world.run()).await
     };
     match LocalSet::new().block_on(&runtime, simulated) {
@@ -182,19 +190,6 @@ struct World {
 }
 
 impl World {
-    fn new(simulation: Simulation, clock: Clock, target: Target) -> Self {
-        let journal = Journal::in_memory("runner", clock.clone());
-        Self {
-            simulation,
-            clock,
-            target,
-            journal,
-            store: Arc::default(),
-            processes: Vec::new(),
-            working: JoinSet::new(),
-        }
-    }
-
     async fn run(mut self) -> Simulated {
         let until = self.clock.now() + self.simulation.duration;
         for _ in 0..self.simulation.processes {

@@ -4,13 +4,15 @@ use lockwright_core::BootInstant;
 
 use super::journal::Signal;
 
+const NEVER: BootInstant = BootInstant::FAR_FUTURE;
+
 #[derive(Debug, Default)]
 pub(crate) struct Process {
-    /// Start and end of each suspension by SIGSTOP. The last has no end if no SIGCONT followed.
-    pub(crate) stops: Vec<(BootInstant, Option<BootInstant>)>,
+    /// Start and end of each suspension by SIGSTOP. The last never ends if no SIGCONT followed.
+    pub(crate) stops: Vec<(BootInstant, BootInstant)>,
     /// Times in which a busy machine ran no task of the process. These times may overlap each
     /// other and `stops`.
-    pub(crate) delays: Vec<(BootInstant, Option<BootInstant>)>,
+    pub(crate) delays: Vec<(BootInstant, BootInstant)>,
     pub(crate) killed: Option<BootInstant>,
     pub(crate) ended: Option<BootInstant>,
     pub(crate) last: Option<BootInstant>,
@@ -18,22 +20,22 @@ pub(crate) struct Process {
 
 impl Process {
     pub(crate) fn signalled(&mut self, at: BootInstant, signal: Signal) {
-        let open = self.stops.last_mut().filter(|(_, to)| to.is_none());
+        let open = self.stops.last_mut().filter(|(_, to)| *to == NEVER);
         match (signal, open) {
-            (Signal::Stopped, None) => self.stops.push((at, None)),
-            (Signal::Continued, Some((_, to))) => *to = Some(at),
+            (Signal::Stopped, None) => self.stops.push((at, NEVER)),
+            (Signal::Continued, Some((_, to))) => *to = at,
             (Signal::Killed, _) => self.killed = Some(self.killed.unwrap_or(at)),
             _ => {}
         }
     }
 
     pub(crate) fn runs_from(&self, at: BootInstant) -> BootInstant {
-        let stop = self.stops.iter().find(|(from, to)| *from <= at && to.is_none_or(|to| at < to));
-        stop.map_or(at, |(_, to)| to.unwrap_or(BootInstant::FAR_FUTURE))
+        let stop = self.stops.iter().find(|(from, to)| *from <= at && at < *to);
+        stop.map_or(at, |(_, to)| *to)
     }
 
     pub(crate) fn is_over(&self) -> bool {
-        let is_stopped = self.stops.last().is_some_and(|(_, to)| to.is_none());
+        let is_stopped = self.stops.last().is_some_and(|(_, to)| *to == NEVER);
         is_stopped || self.killed.is_some() || self.ended.is_some()
     }
 
@@ -47,7 +49,7 @@ impl Process {
 
     /// Returns the parts of an interval outside `pauses`, which must be sorted by start.
     fn without(
-        pauses: &[(BootInstant, Option<BootInstant>)],
+        pauses: &[(BootInstant, BootInstant)],
         from: BootInstant,
         to: BootInstant,
     ) -> Vec<(BootInstant, BootInstant)> {
@@ -55,7 +57,7 @@ impl Process {
         let mut begun = from;
         for (stop, go) in pauses {
             times.push((begun, (*stop).min(to)));
-            begun = begun.max(go.unwrap_or(BootInstant::FAR_FUTURE));
+            begun = begun.max(*go);
         }
         times.push((begun, to));
         times.retain(|(from, to)| from < to);

@@ -148,7 +148,7 @@ impl Run {
             Event::Broke { .. } | Event::BreakAnswered { .. } => {}
             Event::Delayed { since } => {
                 let process = self.processes.entry(entry.process.clone()).or_default();
-                process.delays.push((*since, Some(entry.at)));
+                process.delays.push((*since, entry.at));
             }
             Event::Ended => self.process_ended(entry),
             Event::Fault { .. } => self.fault(entry),

@@ -177,7 +177,7 @@ fn states(run: &Run, who: &str, scale: Scale, row: &Row) -> Group {
     let (process, mut group) = (run.process(who), Group::new());
     let height = row.bottom - row.top;
     for (from, to) in &process.stops {
-        let to = to.or(process.killed).unwrap_or(run.end);
+        let to = (*to).min(process.killed.unwrap_or(run.end));
         if scale.shows(*from, to) {
             let (x, wide) = (scale.x(*from), scale.x(to) - scale.x(*from));
             let label = format!("stopped for {:.3} s", to.saturating_since(*from).as_secs_f64());

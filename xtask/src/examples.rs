@@ -36,6 +36,7 @@ pub(crate) const ALL: &[Example] = &[
     embedded("late_write", "the late write was refused"),
     embedded("rate_limit", "never more than 3 at a time"),
     embedded("idempotent_consumer", "each of 40 messages took effect exactly once"),
+    embedded("idempotent_api", "each of 20 payments was charged exactly once"),
     embedded("order_grabbing", "one winner for each of 10 orders"),
     Example { name: "migrate", closing: "moved without a gap", ..flash_sale_on(&[]) },
     Example { name: "stock_table", closing: "exactly 50 sold", ..flash_sale_on(&[]) },

@@ -4,7 +4,6 @@
 //! because sqlx reads it only while a statement runs, and a statement would restart the idle
 //! timeout.
 
-use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -38,25 +37,21 @@ pub(super) struct Watch {
 
 #[derive(Default)]
 struct Watched {
-    next: u64,
-    sessions: HashMap<u64, Session>,
+    sessions: Vec<Arc<Session>>,
     /// Ends after the last session, or with its runtime.
     task: Option<JoinHandle<()>>,
 }
 
 struct Session {
     /// The SQL that [`joint`] or [`own`] returns.
-    query: Arc<str>,
+    query: String,
     /// In units of [`INTERVAL`].
     interval: u32,
-    ended: watch::Sender<Option<Ended>>,
+    /// Closed when the session needn't be watched any more.
+    seen: watch::Sender<Option<Ended>>,
 }
 
-pub(super) struct Watching {
-    watch: Arc<Watch>,
-    number: u64,
-    seen: watch::Receiver<Option<Ended>>,
-}
+pub(super) struct Watching(watch::Receiver<Option<Ended>>);
 
 struct Line {
     connection: MySqlConnection,
@@ -69,18 +64,15 @@ impl Watch {
     }
 
     pub(super) fn over(self: &Arc<Self>, query: String, ttl: Duration) -> Watching {
-        let (ended, seen) = watch::channel(None);
+        let (sender, seen) = watch::channel(None);
         let interval = (ttl / 15).clamp(INTERVAL, LONGEST_INTERVAL);
         let interval = (interval.as_millis() / INTERVAL.as_millis()) as u32;
         let mut watched = lock(&self.watched);
-        let number = watched.next;
-        watched.next += 1;
-        let session = Session { query: query.into(), interval, ended };
-        watched.sessions.insert(number, session);
+        watched.sessions.push(Arc::new(Session { query, interval, seen: sender }));
         if watched.task.as_ref().is_none_or(JoinHandle::is_finished) {
             watched.task = Some(tokio::spawn(Arc::clone(self).ask_on()));
         }
-        Watching { watch: Arc::clone(self), number, seen }
+        Watching(seen)
     }
 
     async fn ask_on(self: Arc<Self>) {
@@ -89,8 +81,9 @@ impl Watch {
         loop {
             tokio::time::sleep(INTERVAL).await;
             intervals = intervals.wrapping_add(1);
-            let sessions: Vec<_> = {
+            let due: Vec<_> = {
                 let mut watched = lock(&self.watched);
+                watched.sessions.retain(|session| !session.seen.is_closed());
                 if !watched.sessions.is_empty() {
                     idle = 0;
                 } else if idle < KEPT {
@@ -99,13 +92,14 @@ impl Watch {
                     watched.task = None;
                     return;
                 }
-                let due = watched.sessions.iter();
-                let due = due.filter(|(_, session)| intervals.is_multiple_of(session.interval));
-                due.map(|(number, session)| (*number, Arc::clone(&session.query))).collect()
+                let is_due = |session: &&Arc<Session>| intervals.is_multiple_of(session.interval);
+                watched.sessions.iter().filter(is_due).cloned().collect()
             };
-            for some in sessions.chunks(BATCH) {
+            for some in due.chunks(BATCH) {
                 if self.ask(&mut line, some).await.is_break() {
-                    some.iter().for_each(|(number, _)| self.notify(*number, Ended::Session));
+                    for session in some {
+                        session.seen.send_replace(Some(Ended::Session));
+                    }
                 }
             }
         }
@@ -113,10 +107,9 @@ impl Watch {
 
     /// Asks whether the sessions exist. Returns `Break` if the server is gone: two attempts to
     /// connect failed.
-    async fn ask(&self, line: &mut Option<Line>, sessions: &[(u64, Arc<str>)]) -> ControlFlow<()> {
-        let selects = sessions.iter().enumerate();
-        let selects: Vec<_> = selects.map(|(at, (_, sql))| format!("SELECT {at}, {sql}")).collect();
-        let text = selects.join(" UNION ALL ");
+    async fn ask(&self, line: &mut Option<Line>, sessions: &[Arc<Session>]) -> ControlFlow<()> {
+        let select = |(at, session): (_, &Arc<Session>)| format!("SELECT {at}, {}", session.query);
+        let text = sessions.iter().enumerate().map(select).collect::<Vec<_>>().join(" UNION ALL ");
         let limits = self.pool.limits();
         let mut refused = 0;
         while refused < 2 {
@@ -131,7 +124,7 @@ impl Watch {
             };
             match timeout(limit, asking).await {
                 Ok(Ok(rows)) => {
-                    self.answered(sessions, &rows);
+                    answered(sessions, &rows);
                     return ControlFlow::Continue(());
                 }
                 Ok(Err(error @ sqlx::Error::Io(_))) => {
@@ -167,24 +160,18 @@ impl Watch {
             }
         }
     }
+}
 
-    fn answered(&self, sessions: &[(u64, Arc<str>)], rows: &[Row]) {
-        for row in rows {
-            let seen = match (row.bool(1), row.bool(2)) {
-                (Ok(false), _) => Ended::Session,
-                (_, Ok(true)) => Ended::Asked,
-                _ => continue,
-            };
-            let at = row.int(0).ok().and_then(|at| usize::try_from(at).ok());
-            if let Some((number, _)) = at.and_then(|at| sessions.get(at)) {
-                self.notify(*number, seen);
-            }
-        }
-    }
-
-    fn notify(&self, number: u64, seen: Ended) {
-        if let Some(session) = lock(&self.watched).sessions.get(&number) {
-            session.ended.send_replace(Some(seen));
+fn answered(sessions: &[Arc<Session>], rows: &[Row]) {
+    for row in rows {
+        let seen = match (row.bool(1), row.bool(2)) {
+            (Ok(false), _) => Ended::Session,
+            (_, Ok(true)) => Ended::Asked,
+            _ => continue,
+        };
+        let at = row.int(0).ok().and_then(|at| usize::try_from(at).ok());
+        if let Some(session) = at.and_then(|at| sessions.get(at)) {
+            session.seen.send_replace(Some(seen));
         }
     }
 }
@@ -193,10 +180,10 @@ impl Watching {
     pub(super) async fn ended(&mut self) -> Ended {
         loop {
             // If the watching task fails, the session may still exist, so nothing is reported.
-            if self.seen.changed().await.is_err() {
+            if self.0.changed().await.is_err() {
                 std::future::pending::<()>().await;
             }
-            if let Some(seen) = *self.seen.borrow_and_update() {
+            if let Some(seen) = *self.0.borrow_and_update() {
                 return seen;
             }
         }
@@ -214,10 +201,4 @@ pub(super) fn joint(id: SessionId) -> String {
         "IS_USED_LOCK(CONCAT({JOINT}, {id})) <=> {id}, \
          IS_USED_LOCK(CONCAT({JOINT}, '{id}/ask')) IS NOT NULL"
     )
-}
-
-impl Drop for Watching {
-    fn drop(&mut self) {
-        lock(&self.watch.watched).sessions.remove(&self.number);
-    }
 }

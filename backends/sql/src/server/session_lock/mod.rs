@@ -49,7 +49,7 @@ use hold_session::HoldSession;
 use holding::{Hold, Holding, Live};
 use idle::Idle;
 pub(crate) use idle::KEPT_TIMEOUTS;
-use joint_session::{Joined, JointSessions, Member};
+use joint_session::{JointSessions, Member};
 use late_records::{LateRecords, Unrecorded};
 use local_queue::{Queues, Turn};
 pub(crate) use permit::Permit;

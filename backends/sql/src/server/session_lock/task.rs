@@ -14,8 +14,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::withdraw::LIMIT;
 use super::{
-    Command, Ended, EngineState, Grant, Hold, HoldSession, Holding, Joined, Live, Locked, Place,
-    Server, Session, Sessions, Turn, joint_session, withdraw,
+    Command, Ended, EngineState, Grant, Hold, HoldSession, Holding, Live, Locked, Place, Server,
+    Session, Sessions, Turn, joint_session, withdraw,
 };
 use crate::server::pool::doubted;
 use crate::server::{Effect, Use, errors};
@@ -292,15 +292,15 @@ async fn joined<S: Server>(
             why = inbox.withdrawn() => (locking.await, Some(why)),
         };
         let asked = match (joined.transpose()?, withdrawn) {
-            (Some(Joined::Locked(member, ..)), Some(why)) => {
+            (Some((Locked::Yes(_), _, member)), Some(why)) => {
                 given_up(state, claim, HoldSession::Joint(member), false, why).await
             }
             (_, Some(why)) => Asked::Withdrawn(why),
-            (Some(Joined::Locked(member, grant, sent)), None) => {
+            (Some((Locked::Yes(grant), sent, member)), None) => {
                 granted(state, claim, HoldSession::Joint(member), grant, false, sent).await?
             }
-            (Some(Joined::Busy), None) if wait == Wait::No => Asked::Busy,
-            (Some(Joined::Busy | Joined::SameToken), None) => return Ok(None),
+            (Some((Locked::No { same_token: false }, ..)), None) if wait == Wait::No => Asked::Busy,
+            (Some(_), None) => return Ok(None),
             (None, None) => continue,
         };
         return Ok(Some(asked));

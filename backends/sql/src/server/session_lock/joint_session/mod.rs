@@ -14,11 +14,12 @@ use std::time::Duration;
 
 use lockwright_core::backend_util::lock;
 use lockwright_core::{BootInstant, Claim, Error, Reason, Result};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use tokio::time::timeout;
 
 use super::task::live_session;
-use super::{EngineState, Grant, Kept, Server, Session, SessionId};
+use super::{EngineState, Kept, Locked, Server, Session, SessionId};
 use crate::server::{Use, errors};
 
 use task::{limited, start};
@@ -44,40 +45,36 @@ pub(crate) fn statement_limit(ttl: Duration) -> Duration {
 
 #[derive(Default)]
 pub(super) struct JointSessions {
-    list: Mutex<Vec<Arc<JointSession>>>,
+    list: Mutex<Vec<JointSession>>,
     opening: tokio::sync::Mutex<()>,
 }
 
+/// The session's task ends once this and all members are dropped.
 struct JointSession {
+    id: SessionId,
     ttl: Duration,
-    orders: mpsc::UnboundedSender<Order>,
+    orders: Orders,
     slots: Arc<Semaphore>,
 }
 
-/// A request to a session's task. If the answer's sender is dropped, the session has ended or will
-/// end.
-enum Order {
-    Lock(Claim, OwnedSemaphorePermit, oneshot::Sender<Result<Joined>>),
-    Unlock(Claim, oneshot::Sender<Result<bool>>),
-    Keep(Claim, oneshot::Sender<Result<Kept>>),
-    /// Closes the session if it has no hold.
-    Retire,
+/// Senders of requests to a session's task. If the task drops an answer's sender, the session has
+/// ended or will end.
+#[derive(Debug, Clone)]
+struct Orders {
+    keeps: UnboundedSender<(Claim, Answer<Kept>)>,
+    unlocks: UnboundedSender<(Claim, Answer<bool>)>,
+    /// The third value is a [`Member::ended`].
+    locks: UnboundedSender<(Claim, Answer<(Locked, BootInstant)>, watch::Sender<bool>)>,
 }
 
-#[derive(Debug)]
-pub(super) enum Joined {
-    Locked(Member, Grant, BootInstant),
-    Busy,
-    /// Another session may hold the lock for the same claim.
-    SameToken,
-}
+type Answer<T> = oneshot::Sender<Result<T>>;
 
-/// A hold in a joint session. Dropping it releases the lock.
+/// A hold in a joint session, or an attempt. Dropping it releases the lock.
 #[derive(Debug)]
 pub(super) struct Member {
     id: SessionId,
     claim: Claim,
-    orders: mpsc::UnboundedSender<Order>,
+    orders: Orders,
     /// True once another client has ended the hold. Closed when the session ends.
     ended: watch::Receiver<bool>,
     is_released: bool,
@@ -87,27 +84,28 @@ pub(super) struct Member {
 impl JointSessions {
     pub(super) fn count(&self) -> usize {
         let mut list = lock(&self.list);
-        list.retain(|joint| !joint.orders.is_closed());
+        list.retain(|joint| !joint.orders.locks.is_closed());
         list.len()
     }
 
     fn slot(&self, ttl: Duration) -> Option<Slot> {
         let list = lock(&self.list);
         list.iter()
-            .filter(|joint| joint.ttl == ttl && !joint.orders.is_closed())
+            .filter(|joint| joint.ttl == ttl && !joint.orders.locks.is_closed())
             .find_map(JointSession::slot)
     }
 
     /// Closes the sessions without holds, because another session needs a permit.
     pub(super) fn retire(&self) {
-        let list = lock(&self.list);
-        for joint in list.iter().filter(|joint| joint.slots.available_permits() == MOST) {
-            let _ = joint.orders.send(Order::Retire);
-        }
+        lock(&self.list).retain(|joint| joint.slots.available_permits() < MOST);
     }
 }
 
-pub(super) struct Slot(Arc<JointSession>, OwnedSemaphorePermit);
+pub(super) struct Slot {
+    id: SessionId,
+    orders: Orders,
+    permit: OwnedSemaphorePermit,
+}
 
 /// Reserves a slot for one hold in a joint session. Opens a session if none has a free slot.
 pub(super) async fn slot<S: Server>(state: &Arc<EngineState<S>>, claim: &Claim) -> Result<Slot> {
@@ -132,26 +130,29 @@ pub(super) async fn slot<S: Server>(state: &Arc<EngineState<S>>, claim: &Claim) 
         move |claim: &Claim| state.report(claim, Reason::SessionEnded)
     };
     let joint = start(session, claim.ttl, state.clock.clone(), backend, Box::new(lost));
-    let joint = Arc::new(joint);
     let slot = joint.slot().ok_or_else(|| Error::unavailable(CLOSED))?;
     lock(&state.joint_sessions.list).push(joint);
     Ok(slot)
 }
 
 impl JointSession {
-    fn slot(self: &Arc<Self>) -> Option<Slot> {
-        let slot = Arc::clone(&self.slots).try_acquire_owned().ok()?;
-        Some(Slot(Arc::clone(self), slot))
+    fn slot(&self) -> Option<Slot> {
+        let permit = Arc::clone(&self.slots).try_acquire_owned().ok()?;
+        Some(Slot { id: self.id, orders: self.orders.clone(), permit })
     }
 }
 
 impl Slot {
     /// Tries the lock. Returns `None` if the session ended before the attempt. If the future is
     /// dropped, the session's task releases the lock later.
-    pub(super) async fn lock(self, claim: &Claim) -> Option<Result<Joined>> {
-        let (answer, answered) = oneshot::channel();
-        let _ = self.0.orders.send(Order::Lock(claim.clone(), self.1, answer));
-        answered.await.ok()
+    pub(super) async fn lock(self, claim: &Claim) -> Option<Result<(Locked, BootInstant, Member)>> {
+        let Self { id, orders, permit } = self;
+        let ((answer, answered), (sender, ended)) = (oneshot::channel(), watch::channel(false));
+        let _ = orders.locks.send((claim.clone(), answer, sender));
+        let claim = claim.clone();
+        let member = Member { id, claim, orders, ended, is_released: false, _slot: permit };
+        let locked = answered.await.ok()?;
+        Some(locked.map(|(locked, sent)| (locked, sent, member)))
     }
 }
 
@@ -161,11 +162,11 @@ impl Member {
     }
 
     pub(super) async fn keep(&self) -> Result<Kept> {
-        self.order(Order::Keep).await
+        self.order(&self.orders.keeps).await
     }
 
     pub(super) async fn unlock(&mut self) -> Result<bool> {
-        let unlocked = self.order(Order::Unlock).await;
+        let unlocked = self.order(&self.orders.unlocks).await;
         self.is_released = unlocked.is_ok();
         unlocked
     }
@@ -175,12 +176,9 @@ impl Member {
         let _ = self.ended.wait_for(|ended| *ended).await;
     }
 
-    async fn order<T>(
-        &self,
-        order: impl FnOnce(Claim, oneshot::Sender<Result<T>>) -> Order,
-    ) -> Result<T> {
+    async fn order<T>(&self, orders: &UnboundedSender<(Claim, Answer<T>)>) -> Result<T> {
         let (answer, answered) = oneshot::channel();
-        let _ = self.orders.send(order(self.claim.clone(), answer));
+        let _ = orders.send((self.claim.clone(), answer));
         answered.await.unwrap_or_else(|_| Err(Error::unavailable("the hold's session has ended")))
     }
 }
@@ -188,8 +186,7 @@ impl Member {
 impl Drop for Member {
     fn drop(&mut self) {
         if !self.is_released {
-            let (answer, _) = oneshot::channel();
-            let _ = self.orders.send(Order::Unlock(self.claim.clone(), answer));
+            let _ = self.orders.unlocks.send((self.claim.clone(), oneshot::channel().0));
         }
     }
 }

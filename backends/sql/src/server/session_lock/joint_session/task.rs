@@ -1,14 +1,15 @@
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use lockwright_core::{Claim, Clock, Error, ErrorKind, LockName, Result};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
+use lockwright_core::{BootInstant, Claim, Clock, Error, ErrorKind, LockName, Result};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, timeout};
 
-use super::{CLOSED, Joined, JointSession, MARGIN, MOST, Member, Order, statement_limit};
-use crate::server::session_lock::{Ended, Kept, Locked, Session, SessionId};
+use super::{Answer, CLOSED, JointSession, MARGIN, MOST, Orders, statement_limit};
+use crate::server::session_lock::{Ended, Kept, Locked, Session};
 use crate::server::{Effect, errors};
 
 /// How often a busy task checks for the session's end and other clients' requests.
@@ -24,15 +25,14 @@ const BATCH: usize = 100;
 struct Task<S> {
     /// Dropped first, so that losses are reported before the session ends.
     members: Members,
-    id: SessionId,
     session: S,
     ttl: Duration,
     clock: Clock,
     backend: &'static str,
-    orders: mpsc::WeakUnboundedSender<Order>,
-    inbox: mpsc::UnboundedReceiver<Order>,
+    keeps: UnboundedReceiver<(Claim, Answer<Kept>)>,
+    unlocks: UnboundedReceiver<(Claim, Answer<bool>)>,
+    locks: UnboundedReceiver<(Claim, Answer<(Locked, BootInstant)>, watch::Sender<bool>)>,
     slots: Arc<Semaphore>,
-    waiting: Waiting,
     looked: Instant,
 }
 
@@ -50,26 +50,6 @@ impl Drop for Members {
     }
 }
 
-/// Received orders. Renewals go first, because they have a deadline.
-#[derive(Default)]
-struct Waiting {
-    keeps: VecDeque<(Claim, oneshot::Sender<Result<Kept>>)>,
-    unlocks: VecDeque<(Claim, oneshot::Sender<Result<bool>>)>,
-    locks: VecDeque<(Claim, OwnedSemaphorePermit, oneshot::Sender<Result<Joined>>)>,
-    retire: bool,
-}
-
-impl Waiting {
-    fn add(&mut self, order: Order) {
-        match order {
-            Order::Keep(claim, answer) => self.keeps.push_back((claim, answer)),
-            Order::Unlock(claim, answer) => self.unlocks.push_back((claim, answer)),
-            Order::Lock(claim, slot, answer) => self.locks.push_back((claim, slot, answer)),
-            Order::Retire => self.retire = true,
-        }
-    }
-}
-
 pub(super) fn start<S: Session>(
     session: S,
     ttl: Duration,
@@ -77,23 +57,16 @@ pub(super) fn start<S: Session>(
     backend: &'static str,
     lost: Box<dyn Fn(&Claim) + Send>,
 ) -> JointSession {
-    let (orders, inbox) = mpsc::unbounded_channel();
+    let (keep, keeps) = unbounded_channel();
+    let (unlock, unlocks) = unbounded_channel();
+    let (lock, locks) = unbounded_channel();
     let slots = Arc::new(Semaphore::new(MOST));
-    let task = Task {
-        members: Members { all: HashMap::new(), lost },
-        id: session.id(),
-        session,
-        ttl,
-        clock,
-        backend,
-        orders: orders.downgrade(),
-        inbox,
-        slots: Arc::clone(&slots),
-        waiting: Waiting::default(),
-        looked: Instant::now(),
-    };
+    let orders = Orders { keeps: keep, unlocks: unlock, locks: lock };
+    let joint = JointSession { id: session.id(), ttl, orders, slots: Arc::clone(&slots) };
+    let (members, looked) = (Members { all: HashMap::new(), lost }, Instant::now());
+    let task = Task { members, session, ttl, clock, backend, keeps, unlocks, locks, slots, looked };
     tokio::spawn(task.run());
-    JointSession { ttl, orders, slots }
+    joint
 }
 
 impl<S: Session> Task<S> {
@@ -104,16 +77,17 @@ impl<S: Session> Task<S> {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(error) => {
-                    tracing::debug!(%error, session = self.id, "a joint session has failed");
+                    let session = self.session.id();
+                    tracing::debug!(%error, session, "a joint session has failed");
                     break;
                 }
             }
         }
-        let Self { session, ttl, inbox, waiting, slots, mut members, .. } = self;
+        let Self { session, ttl, keeps, unlocks, locks, slots, mut members, .. } = self;
         // Each hold's task finds the reason of the loss and reports it, so `members` reports no
         // loss.
         members.all.clear();
-        drop((inbox, waiting, members));
+        drop((keeps, unlocks, locks, members));
         // Closing the session frees the locks, so the task first waits until all losses are
         // reported.
         let all = u32::try_from(MOST).unwrap_or(u32::MAX);
@@ -121,42 +95,31 @@ impl<S: Session> Task<S> {
         session.close().await;
     }
 
-    /// Returns false when the session has ended or isn't needed any more.
+    /// Serves the next orders. Renewals go first, because they have a deadline. Returns false when
+    /// the session has ended or isn't needed any more.
     async fn serve(&mut self) -> Result<bool> {
-        while let Ok(order) = self.inbox.try_recv() {
-            self.waiting.add(order);
-        }
         if self.looked.elapsed() >= LOOK_EVERY {
             self.looked = Instant::now();
-            match self.session.ended().now_or_never() {
-                Some(Ended::Session) => return Ok(false),
-                Some(Ended::Asked) => self.look().await?,
-                None => {}
+            if let Some(ended) = self.session.ended().now_or_never() {
+                return self.ended(ended).await;
             }
         }
-        let retire = std::mem::take(&mut self.waiting.retire);
-        if !self.waiting.keeps.is_empty() {
-            self.renew().await?;
-        } else if let Some((claim, answer)) = self.waiting.unlocks.pop_front() {
-            self.unlock(&claim, answer).await?;
-        } else if let Some((claim, slot, answer)) = self.waiting.locks.pop_front() {
-            self.lock(claim, slot, answer).await?;
-        } else if retire && self.members.all.is_empty() {
-            return Ok(false);
-        } else {
-            tokio::select! {
-                biased;
-                order = self.inbox.recv() => match order {
-                    Some(order) => self.waiting.add(order),
-                    None => return Ok(false),
-                },
-                ended = self.session.ended() => match ended {
-                    Ended::Session => return Ok(false),
-                    Ended::Asked => self.look().await?,
-                },
-                () = tokio::time::sleep(KEPT.min(self.ttl / 2)), if self.members.all.is_empty() => {
-                    return Ok(false);
-                }
+        let mut keeps = Vec::new();
+        tokio::select! {
+            biased;
+            count = self.keeps.recv_many(&mut keeps, BATCH) => match count {
+                0 => return Ok(false),
+                _ => self.renew(keeps).await?,
+            },
+            Some((claim, answer)) = self.unlocks.recv() => {
+                let _ = answer.send(Ok(self.unlock(&claim).await?));
+            }
+            Some((claim, answer, ended)) = self.locks.recv() => {
+                self.lock(claim, answer, ended).await?;
+            }
+            ended = self.session.ended() => return self.ended(ended).await,
+            () = tokio::time::sleep(KEPT.min(self.ttl / 2)), if self.members.all.is_empty() => {
+                return Ok(false);
             }
         }
         Ok(true)
@@ -165,65 +128,64 @@ impl<S: Session> Task<S> {
     async fn lock(
         &mut self,
         claim: Claim,
-        slot: OwnedSemaphorePermit,
-        answer: oneshot::Sender<Result<Joined>>,
+        answer: Answer<(Locked, BootInstant)>,
+        ended: watch::Sender<bool>,
     ) -> Result<()> {
+        let sent = self.clock.now();
         if self.members.all.contains_key(&claim.name) {
-            let _ = answer.send(Ok(Joined::Busy));
+            let _ = answer.send(Ok((Locked::No { same_token: false }, sent)));
             return Ok(());
         }
-        let sent = self.clock.now();
-        let locked = limited(self.ttl, self.backend, self.session.lock(&claim, None, true)).await;
-        let joined = match locked {
-            Ok(Locked::Yes(grant)) => {
-                let orders = self.orders.upgrade().ok_or_else(|| Error::unavailable(CLOSED))?;
-                let (sender, ended) = watch::channel(false);
-                self.members.all.insert(claim.name.clone(), (claim.clone(), sender));
-                let (id, is_released) = (self.id, false);
-                let member = Member { id, claim, orders, ended, is_released, _slot: slot };
-                Ok(Joined::Locked(member, grant, sent))
-            }
-            Ok(Locked::No { same_token: true }) => Ok(Joined::SameToken),
-            Ok(Locked::No { same_token: false }) => Ok(Joined::Busy),
-            Err(error) if error.kind() == ErrorKind::Indeterminate => {
-                let _ = answer.send(Err(error));
-                return Err(Error::unavailable(CLOSED));
+        match limited(self.ttl, self.backend, self.session.lock(&claim, None, true)).await {
+            Ok(locked) => {
+                if matches!(locked, Locked::Yes(_)) {
+                    self.members.all.insert(claim.name.clone(), (claim.clone(), ended));
+                }
+                if answer.send(Ok((locked, sent))).is_err() {
+                    self.unlock(&claim).await?;
+                }
             }
             Err(error) => {
-                // The failed statement may have acquired the lock.
-                let unlocking = self.session.unlock(&claim);
-                limited(self.ttl, self.backend, unlocking).await?;
-                Err(error)
+                let is_silent = error.kind() == ErrorKind::Indeterminate;
+                if !is_silent {
+                    // The failed statement may have acquired the lock.
+                    let unlocking = self.session.unlock(&claim);
+                    limited(self.ttl, self.backend, unlocking).await?;
+                }
+                let _ = answer.send(Err(error));
+                if is_silent {
+                    return Err(Error::unavailable(CLOSED));
+                }
             }
-        };
-        // If the caller is gone, the member's drop releases the lock.
-        let _ = answer.send(joined);
+        }
         Ok(())
     }
 
-    async fn unlock(&mut self, claim: &Claim, answer: oneshot::Sender<Result<bool>>) -> Result<()> {
+    /// Releases a member's lock. Returns false if there is no such member.
+    async fn unlock(&mut self, claim: &Claim) -> Result<bool> {
         let mut was_locked = false;
         if self.is_member(claim) {
             was_locked = limited(self.ttl, self.backend, self.session.unlock(claim)).await?;
             self.members.all.remove(&claim.name);
         }
-        let _ = answer.send(Ok(was_locked));
-        Ok(())
+        Ok(was_locked)
     }
 
-    async fn renew(&mut self) -> Result<()> {
-        let count = self.waiting.keeps.len().min(BATCH);
-        let (claims, answers): (Vec<_>, Vec<_>) = self.waiting.keeps.drain(..count).unzip();
+    async fn renew(&mut self, orders: Vec<(Claim, Answer<Kept>)>) -> Result<()> {
+        let (claims, answers): (Vec<_>, Vec<_>) = orders.into_iter().unzip();
         let kept = limited(self.ttl, self.backend, self.session.keep(&claims)).await?;
         for ((claim, answer), kept) in claims.iter().zip(answers).zip(kept) {
-            let kept = if self.is_member(claim) { Ok(kept) } else { Ok(Kept::Ended) };
-            let _ = answer.send(kept);
+            let _ = answer.send(Ok(if self.is_member(claim) { kept } else { Kept::Ended }));
         }
         Ok(())
     }
 
-    /// Reads the records of all holds, and reports those that another client has ended.
-    async fn look(&mut self) -> Result<()> {
+    /// Returns false if the session has ended. Otherwise reads the records of all holds, and
+    /// reports those that another client has ended.
+    async fn ended(&mut self, ended: Ended) -> Result<bool> {
+        if ended == Ended::Session {
+            return Ok(false);
+        }
         let claims: Vec<_> = self.members.all.values().map(|(claim, _)| claim.clone()).collect();
         for some in claims.chunks(BATCH) {
             let kept = limited(self.ttl, self.backend, self.session.keep(some)).await?;
@@ -235,7 +197,7 @@ impl<S: Session> Task<S> {
                 }
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     fn is_member(&self, claim: &Claim) -> bool {

@@ -1,13 +1,14 @@
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 
+use futures_util::FutureExt as _;
 use lockwright_conformance::test_helpers::claim_for;
 use lockwright_core::{Clock, ErrorKind, Fence, async_trait};
 use tokio::sync::Notify;
 use tokio::task::yield_now;
 use tokio::time::Instant;
 
-use super::super::{Ended, Locked};
+use super::super::{Ended, Grant};
 use super::task::KEPT;
 use super::*;
 
@@ -85,18 +86,20 @@ fn start(session: &Fake) -> JointSession {
     super::start(session.clone(), TTL, Clock::boot(), "fake", Box::new(|_| ()))
 }
 
-fn send_lock(joint: &JointSession, name: &str) -> oneshot::Receiver<Result<Joined>> {
-    let slot = Arc::clone(&joint.slots).try_acquire_owned().unwrap();
-    let (answer, answered) = oneshot::channel();
-    joint.orders.send(Order::Lock(claim_for(name, TTL), slot, answer)).unwrap();
-    answered
+/// Starts an attempt at a lock.
+fn send_lock(joint: &JointSession, name: &str) -> impl Future<Output = Option<Attempt>> + use<> {
+    let (slot, claim) = (joint.slot().unwrap(), claim_for(name, TTL));
+    let mut attempt = Box::pin(async move { slot.lock(&claim).await });
+    assert!((&mut attempt).now_or_never().is_none());
+    attempt
 }
 
+type Attempt = Result<(Locked, BootInstant, Member)>;
+
 async fn member(joint: &JointSession, name: &str) -> Member {
-    match send_lock(joint, name).await.unwrap().unwrap() {
-        Joined::Locked(member, ..) => member,
-        other => panic!("{other:?}"),
-    }
+    let (locked, _, member) = send_lock(joint, name).await.unwrap().unwrap();
+    assert!(matches!(locked, Locked::Yes(_)), "{locked:?}");
+    member
 }
 
 async fn settle() {
@@ -162,8 +165,8 @@ async fn unreceived_lock_is_released() {
     settle().await;
     assert_eq!(session.log(), "lock a, unlock a");
     let again = member(&joint, "a").await;
-    let busy = send_lock(&joint, "a").await.unwrap().unwrap();
-    assert!(matches!(busy, Joined::Busy), "{busy:?}");
+    let (locked, ..) = send_lock(&joint, "a").await.unwrap().unwrap();
+    assert_eq!(locked, Locked::No { same_token: false });
     drop(again);
     settle().await;
     assert_eq!(session.log(), "lock a, unlock a");
@@ -179,14 +182,14 @@ async fn silent_session_is_closed() {
     let (attempt, queued) = (send_lock(&joint, "b"), send_lock(&joint, "c"));
     let error = attempt.await.unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Indeterminate);
-    assert!(queued.await.is_err());
+    assert!(queued.await.is_none());
     one.ended().await;
     assert!(one.unlock().await.is_err());
     drop(one);
     settle().await;
     assert_eq!(session.log(), "lock a, lock b, close");
     assert_eq!(begun.elapsed(), MOST_LIMIT + MARGIN);
-    assert!(joint.orders.is_closed());
+    assert!(joint.orders.locks.is_closed());
 }
 
 #[tokio::test(start_paused = true)]
@@ -200,5 +203,5 @@ async fn session_without_holds_is_closed() {
     drop(one);
     tokio::time::sleep(2 * KEPT).await;
     assert_eq!(session.log(), "unlock a, close");
-    assert!(joint.orders.is_closed());
+    assert!(joint.orders.locks.is_closed());
 }

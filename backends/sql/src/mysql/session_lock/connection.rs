@@ -80,7 +80,8 @@ impl MySqlSession {
     }
 
     async fn raise_fences(&mut self) -> sqlx::Result<()> {
-        let rows = self.run(self.common.own.raise.clone()).await?;
+        let raise = self.common.sql(Mode::Exclusive, "raise").render(&[], MySql::literal);
+        let rows = self.run(raise).await?;
         let least = rows.last().and_then(|row| row.int(0).ok()).unwrap_or_default();
         if least > 0 {
             let sequence = self.common.pool.dialect().expand("{hold_fence}");
@@ -124,7 +125,8 @@ impl MySqlSession {
         result
     }
 
-    fn text(sql: &Sql, claim: &Claim, more: Arguments<'_>) -> String {
+    fn text(&self, name: &str, claim: &Claim, more: Arguments<'_>) -> String {
+        let sql = self.common.sql(claim.mode, name);
         sql.render(&arguments(&values(claim), more), MySql::literal)
     }
 
@@ -132,12 +134,12 @@ impl MySqlSession {
     /// connection ends a shorter wait.
     async fn send(&mut self, claim: &Claim, slice: Option<Duration>) -> sqlx::Result<Vec<Row>> {
         let common = Arc::clone(&self.common);
-        let locking = common.of(claim);
-        let sql = match slice {
-            None => &locking.try_lock,
-            Some(_) if self.waits_for_readers => &common.wait_for_readers,
-            Some(_) => &locking.wait,
+        let name = match slice {
+            None => "try",
+            Some(_) if self.waits_for_readers => "wait_for_readers",
+            Some(_) => "wait",
         };
+        let sql = common.sql(claim.mode, name);
         // SQL that waits as a reader, or for readers, sets the timeouts and begins the transaction
         // itself.
         let is_row_wait = slice.is_some() && common.kind == Kind::Row;
@@ -160,7 +162,7 @@ impl MySqlSession {
         if self.prepares && slice.is_none() && same_timeouts && may_keep {
             return self.run_only(sql, claim, &times).await;
         }
-        let mut text = Self::text(sql, claim, &times);
+        let mut text = self.text(name, claim, &times);
         // After the first release, `autocommit = 0` replaces `BEGIN`.
         let begins_itself = claim.mode == Mode::Shared || sets_itself;
         if common.kind == Kind::Row && !begins_itself && !self.prepares {
@@ -174,7 +176,7 @@ impl MySqlSession {
         }
         if common.kind == Kind::Session && !may_keep {
             text.push_str("; ");
-            text.push_str(&Self::text(&common.own.restore, claim, &times));
+            text.push_str(&self.text("restore", claim, &times));
         }
         let Some(slice) = slice.filter(is_cut) else {
             return self.run(text).await;
@@ -233,9 +235,8 @@ impl MySqlSession {
                 Ok(locked)
             }
             Err(error) if is_in_vain(&error) => {
-                let common = Arc::clone(&self.common);
-                let missed = if self.is_joint { &common.part } else { &common.alone.missed };
-                self.run(Self::text(missed, claim, &[])).await?;
+                let missed = if self.is_joint { "part" } else { "missed" };
+                self.run(self.text(missed, claim, &[])).await?;
                 Ok(Locked::No { same_token: false })
             }
             Err(error) => Err(error),
@@ -249,9 +250,8 @@ impl MySqlSession {
         last: bool,
     ) -> sqlx::Result<Locked> {
         const TRIES: u32 = 5;
-        let common = Arc::clone(&self.common);
         let waits_on = slice.is_some() && !last && claim.mode == Mode::Exclusive;
-        let missed = if waits_on { &common.own.waited } else { &common.of(claim).missed };
+        let missed = if waits_on { "waited" } else { "missed" };
         for _ in 0..TRIES {
             let may_find_readers = slice.is_some() && !self.waits_for_readers;
             match self.send(claim, slice).await {
@@ -266,7 +266,7 @@ impl MySqlSession {
                 Err(error) if is_in_vain(&error) => self.row_limit = None,
                 Err(error) => return Err(error),
             }
-            let rows = self.run(Self::text(missed, claim, &[])).await?;
+            let rows = self.run(self.text(missed, claim, &[])).await?;
             let is_true = |at| rows.last().and_then(|row| row.bool(at).ok()).unwrap_or(false);
             let (exists, same_token, has_readers) = (is_true(0), is_true(1), is_true(2));
             if exists && has_readers && may_find_readers && claim.mode == Mode::Exclusive {
@@ -276,7 +276,7 @@ impl MySqlSession {
             if exists || same_token {
                 return Ok(Locked::No { same_token });
             }
-            match self.run(Self::text(&common.make, claim, &[])).await {
+            match self.run(self.text("make", claim, &[])).await {
                 Ok(_) => {}
                 // The failed statement may have left its named lock and a transaction.
                 Err(error) if is_in_vain(&error) => {
@@ -369,7 +369,7 @@ impl Session for MySqlSession {
     }
 
     async fn keep(&mut self, claims: &[Claim]) -> Result<Vec<Kept>> {
-        let keep = |claim| Self::text(&self.common.of(claim).keep, claim, &[]);
+        let keep = |claim| self.text("keep", claim, &[]);
         let text = claims.iter().map(keep).collect::<Vec<_>>().join(" UNION ALL ");
         let rows = match self.run(text).await {
             Ok(rows) => rows,
@@ -410,17 +410,17 @@ impl Session for MySqlSession {
     async fn unlock(&mut self, claim: &Claim) -> Result<bool> {
         let common = Arc::clone(&self.common);
         let unlock = if self.is_joint {
-            &common.part
+            "part"
         } else {
             (self.has_waited, self.waits_for_readers) = (false, false);
             self.watching = None;
-            &common.of(claim).unlock
+            "unlock"
         };
         let keeps_timeouts = self.timeouts.is_some_and(|(ttl_s, _)| self.may_keep(ttl_s));
         let rows = if self.prepares && keeps_timeouts {
-            self.run_only(unlock, claim, &[]).await
+            self.run_only(common.sql(claim.mode, unlock), claim, &[]).await
         } else {
-            let mut text = Self::text(unlock, claim, &[]);
+            let mut text = self.text(unlock, claim, &[]);
             if self.timeouts.is_some() && !keeps_timeouts {
                 self.timeouts = None;
                 text.push_str("; SET SESSION wait_timeout = 60");

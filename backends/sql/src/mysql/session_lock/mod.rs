@@ -36,7 +36,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwright_core::{Fault, Finding, LockName, Mode, Profile, Result, async_trait};
+use lockwright_core::{Fault, Finding, LockName, Profile, Result, async_trait};
 use sha2::{Digest, Sha256};
 
 use super::dialect::{MySql, push_hex};
@@ -45,7 +45,7 @@ use crate::kind::READERS;
 use crate::queries::files;
 use crate::server::errors::not_connected_in;
 use crate::server::session_lock::{Kind, Permit, Server, Sessions};
-use crate::server::{Dialect, Pool, Sql, session_lock};
+use crate::server::{Dialect, Pool, session_lock};
 
 use connection::MySqlSession;
 use watch::Watch;
@@ -73,12 +73,6 @@ const ASKED: [f32; 5] = [0.05, 0.1, 0.2, 0.25, 0.45];
 const JOINT: &str = "' lockwright/joint/'";
 
 pub(crate) struct Own {
-    /// Runs after an unsuccessful wait for a row, if another wait follows.
-    waited: Sql,
-    /// Restores the idle timeout of a session that didn't get the lock.
-    restore: Sql,
-    /// A query for the value to which the fences' sequence must rise.
-    raise: String,
     watch: Arc<Watch>,
 }
 
@@ -129,14 +123,8 @@ impl Server for MySql {
         self.expand(&text)
     }
 
-    fn own(kind: Kind, pool: &Arc<Pool<Self>>) -> Own {
-        let sql = |name| Sql::new(&pool.dialect().query(kind, Mode::Exclusive, name));
-        Own {
-            waited: sql("row_waited"),
-            restore: sql("session_restore"),
-            raise: sql("raise").render(&[], Self::literal),
-            watch: Arc::new(Watch::new(pool)),
-        }
+    fn own(pool: &Arc<Pool<Self>>) -> Own {
+        Own { watch: Arc::new(Watch::new(pool)) }
     }
 
     async fn open_session(

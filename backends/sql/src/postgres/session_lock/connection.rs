@@ -22,10 +22,7 @@ use crate::server::session_lock::{
     Ended, Grant, KEPT_TIMEOUTS, Kept, Kind, Locked, Permit, Session, SessionId, Sessions,
 };
 use crate::server::sql::value;
-use crate::server::{Arguments, Dialect, Pool, Prepared, Row, Sql, Use, Value, errors};
-
-const TRY: &str = "lockwright_try";
-const WAIT: &str = "lockwright_wait";
+use crate::server::{Arguments, Dialect, Pool, Prepared, Row, Use, Value, errors};
 
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 
@@ -148,9 +145,10 @@ impl PgSession {
         }
         // This may wait for locked tables, so it runs only now that the client can end the session
         // by its id.
-        let must_raise = format!("SELECT {}", self.common.own.must_raise);
+        let render = |name| self.common.sql(Mode::Exclusive, name).render(&[], Postgresql::literal);
+        let (must_raise, raise) = (render("must_raise"), render("raise"));
         if is_true(&self.run_or_fail(must_raise).await?, 0) {
-            self.run_or_fail(self.common.own.raise.clone()).await?;
+            self.run_or_fail(raise).await?;
         }
         if self.common.own.checks_clients.load(Ordering::Relaxed) {
             // Without this setting, a killed client's session stays in the server's queue.
@@ -189,21 +187,12 @@ impl PgSession {
 
     async fn about(
         &mut self,
-        which: Which,
+        which: &str,
         claim: &Claim,
         more: Arguments<'_>,
     ) -> sqlx::Result<Vec<Row>> {
         let common = Arc::clone(&self.common);
-        let locking = common.of(claim);
-        let sql = match which {
-            Which::Try => &locking.try_lock,
-            Which::Wait => &locking.wait,
-            Which::WaitForReaders => &common.wait_for_readers,
-            Which::Missed => &locking.missed,
-            Which::Make => &common.make,
-            Which::Unlock => &locking.unlock,
-            Which::Part => &common.part,
-        };
+        let sql = common.sql(claim.mode, which);
         let (token, key) = (claim.token.to_string(), key_of(&claim.name));
         let mut arguments = vec![
             ("name", Value::Text(claim.name.as_str())),
@@ -213,34 +202,30 @@ impl PgSession {
         ];
         arguments.extend_from_slice(more);
         let is_row = common.kind == Kind::Row;
-        let executed = match which {
-            Which::Try if is_row && claim.mode == Mode::Exclusive => Some(TRY),
-            Which::Wait if is_row && claim.mode == Mode::Exclusive => Some(WAIT),
-            _ => None,
-        };
+        let is_executed = is_row && claim.mode == Mode::Exclusive && matches!(which, TRY | WAIT);
         // A prepared wait of the mode `row` ends with its transaction. Other waits leave settings
         // and locks in the session.
-        let waits = matches!(which, Which::Wait | Which::WaitForReaders);
-        self.must_let_go |= waits && executed.is_none();
-        let mut text = match (sql.prepared(), executed) {
-            (Some(statement), _) if !is_row => {
+        let waits = matches!(which, WAIT | WAIT_FOR_READERS);
+        self.must_let_go |= waits && !is_executed;
+        let mut text = match sql.prepared() {
+            Some(statement) if !is_row => {
                 let result =
                     async { fetch_prepared(self.connection().await?, statement, &arguments).await };
                 let result = result.await;
                 return self.check_end(result);
             }
             // The driver can't send its own prepared statements together with `BEGIN`.
-            (Some(statement), Some(name)) => execute(name, statement, &arguments),
+            Some(statement) if is_executed => execute(which, statement, &arguments),
             _ => sql.render(&arguments, Postgresql::literal),
         };
-        if executed.is_some() || (is_row && which == Which::Try) {
+        if is_executed || (is_row && which == TRY) {
             text.insert_str(0, "BEGIN; ");
         }
-        let is_last_miss = which == Which::Missed && (self.is_last || claim.mode == Mode::Shared);
-        if is_last_miss || (is_row && which == Which::Unlock && self.must_let_go) {
+        let is_last_miss = which == MISSED && (self.is_last || claim.mode == Mode::Shared);
+        if is_last_miss || (is_row && which == UNLOCK && self.must_let_go) {
             text = format!("{text}; {LET_GO}");
         }
-        if executed.is_none() || self.has_prepared {
+        if !is_executed || self.has_prepared {
             let rows = self.run(text).await?;
             if is_last_miss {
                 self.has_let_go();
@@ -261,16 +246,16 @@ impl PgSession {
         self.timeout_ms = Some(IDLE_MS);
     }
 
-    /// Returns SQL that prepares the statements [`TRY`] and [`WAIT`].
+    /// Returns SQL that prepares the queries [`TRY`] and [`WAIT`].
     fn prepare(&self) -> String {
-        let prepare = |name, sql: &Sql| {
+        let prepare = |name| {
+            let sql = self.common.sql(Mode::Exclusive, name);
             let Some(statement) = sql.prepared() else { return String::new() };
             let type_of = |name: &String| if name == "name" { "text" } else { "bigint" };
             let types = statement.parameters.iter().map(type_of).collect::<Vec<_>>().join(", ");
-            format!("PREPARE {name} ({types}) AS {}; ", statement.text)
+            format!("PREPARE lockwright_{name} ({types}) AS {}; ", statement.text)
         };
-        let alone = &self.common.alone;
-        let (attempt, wait) = (prepare(TRY, &alone.try_lock), prepare(WAIT, &alone.wait));
+        let (attempt, wait) = (prepare(TRY), prepare(WAIT));
         // `PREPARE` has its own transaction, because the hold's transaction would keep the locks
         // that `PREPARE` takes on tables.
         format!("BEGIN; {attempt}{wait}COMMIT; ")
@@ -280,14 +265,14 @@ impl PgSession {
     async fn lock_row(
         &mut self,
         claim: &Claim,
-        mut which: Which,
+        mut which: &'static str,
         arguments: Arguments<'_>,
     ) -> sqlx::Result<Locked> {
         const TRIES: u32 = 5;
         for _ in 0..TRIES {
             // These waits have several statements. The statements before the lock return four rows.
-            let has_steps = which == Which::WaitForReaders
-                || which == Which::Wait && claim.mode == Mode::Shared;
+            let has_steps =
+                which == WAIT_FOR_READERS || which == WAIT && claim.mode == Mode::Shared;
             let mut is_timed_out = false;
             match self.about(which, claim, arguments).await {
                 Ok(rows) => {
@@ -302,12 +287,12 @@ impl PgSession {
                 Err(error) if is_in_vain(&error) => is_timed_out = true,
                 Err(error) => return Err(error),
             }
-            let rows = self.about(Which::Missed, claim, &[]).await?;
+            let rows = self.about(MISSED, claim, &[]).await?;
             let (same_token, exists) = (is_true(&rows, 0), is_true(&rows, 1));
             if !exists {
-                self.about(Which::Make, claim, &[]).await?;
-            } else if which == Which::Wait && !has_steps && !is_timed_out && !same_token {
-                which = Which::WaitForReaders;
+                self.about("make", claim, &[]).await?;
+            } else if which == WAIT && !has_steps && !is_timed_out && !same_token {
+                which = WAIT_FOR_READERS;
             } else {
                 return Ok(Locked::No { same_token });
             }
@@ -318,19 +303,18 @@ impl PgSession {
     async fn lock_key(
         &mut self,
         claim: &Claim,
-        mut which: Which,
+        mut which: &'static str,
         ttl_ms: i64,
         arguments: Arguments<'_>,
     ) -> sqlx::Result<Locked> {
-        if which == Which::Wait && claim.mode == Mode::Exclusive && self.timeout_ms != Some(ttl_ms)
-        {
+        if which == WAIT && claim.mode == Mode::Exclusive && self.timeout_ms != Some(ttl_ms) {
             self.run(format!("SET idle_session_timeout = {ttl_ms}")).await?;
             self.timeout_ms = Some(ttl_ms);
         }
         // An error undoes a change of the timeout, if the attempt is one statement.
         let is_one_statement = match which {
-            Which::Try => true,
-            Which::Wait => claim.mode == Mode::Exclusive,
+            TRY => true,
+            WAIT => claim.mode == Mode::Exclusive,
             _ => false,
         };
         let mut before = self.timeout_ms.take().filter(|_| is_one_statement);
@@ -340,9 +324,9 @@ impl PgSession {
                 Err(error) if is_in_vain(&error) => {
                     // The server may grant the lock just before the statement times out, so this
                     // request releases the lock.
-                    let missed = if self.is_joint { Which::Part } else { Which::Missed };
+                    let missed = if self.is_joint { PART } else { MISSED };
                     self.must_let_go = true;
-                    self.has_waited = which != Which::Try;
+                    self.has_waited = which != TRY;
                     let rows = self.about(missed, claim, &[]).await?;
                     let same_token = !self.is_joint && is_true(&rows, 0);
                     self.timeout_ms = self.timeout_ms.or(before);
@@ -352,7 +336,7 @@ impl PgSession {
             };
             let row = rows.last().ok_or(sqlx::Error::RowNotFound)?;
             match row.text(0).ok().flatten() {
-                Some("readers") => (which, before) = (Which::WaitForReaders, None),
+                Some("readers") => (which, before) = (WAIT_FOR_READERS, None),
                 Some(no @ ("same" | "busy")) => {
                     self.timeout_ms = before;
                     return Ok(Locked::No { same_token: no == "same" });
@@ -363,7 +347,7 @@ impl PgSession {
                     return Ok(Locked::Yes(Grant {
                         fence: Some(Fence::new(fence.ok_or(sqlx::Error::RowNotFound)?)),
                         is_recorded_later: claim.mode == Mode::Exclusive,
-                        waited: if which == Which::Try { None } else { measured_wait(row, 1) },
+                        waited: if which == TRY { None } else { measured_wait(row, 1) },
                     }));
                 }
             }
@@ -371,16 +355,13 @@ impl PgSession {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Which {
-    Try,
-    Wait,
-    WaitForReaders,
-    Missed,
-    Make,
-    Unlock,
-    Part,
-}
+/// Names of queries.
+const TRY: &str = "try";
+const WAIT: &str = "wait";
+const WAIT_FOR_READERS: &str = "wait_for_readers";
+const MISSED: &str = "missed";
+const UNLOCK: &str = "unlock";
+const PART: &str = "part";
 
 #[async_trait]
 impl Session for PgSession {
@@ -394,9 +375,9 @@ impl Session for PgSession {
         let continues =
             self.has_waited && self.common.kind == Kind::Session && claim.mode == Mode::Exclusive;
         let which = match slice {
-            None => Which::Try,
-            Some(_) if continues => Which::WaitForReaders,
-            Some(_) => Which::Wait,
+            None => TRY,
+            Some(_) if continues => WAIT_FOR_READERS,
+            Some(_) => WAIT,
         };
         let ttl_ms = millis(claim.ttl);
         let is_set = self.is_joint || self.timeout_ms == Some(ttl_ms);
@@ -429,7 +410,7 @@ impl Session for PgSession {
             let token = claim.token.to_string();
             let arguments =
                 [("name", Value::Text(claim.name.as_str())), ("token", Value::Text(&token))];
-            self.common.of(claim).keep.render(&arguments, Postgresql::literal)
+            self.common.sql(claim.mode, "keep").render(&arguments, Postgresql::literal)
         };
         let keeps = claims.iter().map(keep).collect::<Vec<_>>().join(" UNION ALL ");
         // A renewal waits if another session has locked the table of records. The limit also bounds
@@ -466,7 +447,8 @@ impl Session for PgSession {
     async fn shorten(&mut self, to: Duration) -> Result<()> {
         // Zero would disable the timeout.
         let ttl_ms = [("ttl_ms", Value::Int(millis(to).max(1)))];
-        let text = self.common.own.shorten.render(&ttl_ms, Postgresql::literal);
+        let shorten = self.common.sql(Mode::Exclusive, "shorten");
+        let text = shorten.render(&ttl_ms, Postgresql::literal);
         self.timeout_ms = None;
         self.run_or_fail(text).await.map(drop)
     }
@@ -480,7 +462,7 @@ impl Session for PgSession {
     }
 
     async fn unlock(&mut self, claim: &Claim) -> Result<bool> {
-        let which = if self.is_joint { Which::Part } else { Which::Unlock };
+        let which = if self.is_joint { PART } else { UNLOCK };
         let may_keep = |ms: &i64| KEPT_TIMEOUTS.contains(&Duration::from_millis(ms.unsigned_abs()));
         let kept = self.timeout_ms.filter(|ms| may_keep(ms) && claim.mode != Mode::Shared);
         let is_reset = [("is_reset", Value::Bool(kept.is_none()))];
@@ -545,7 +527,7 @@ fn measured_wait(row: &Row, at: usize) -> Option<Duration> {
 }
 
 fn execute(name: &str, statement: &Prepared, arguments: Arguments<'_>) -> String {
-    let mut text = format!("EXECUTE {name} (");
+    let mut text = format!("EXECUTE lockwright_{name} (");
     for (at, name) in statement.parameters.iter().enumerate() {
         text.push_str(if at == 0 { "" } else { ", " });
         Postgresql::literal(value(arguments, name), &mut text);

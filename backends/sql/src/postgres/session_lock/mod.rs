@@ -28,14 +28,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use lockwright_core::{Fault, Finding, LockName, Mode, Profile, Result, async_trait};
+use lockwright_core::{Fault, Finding, LockName, Profile, Result, async_trait};
 use sha2::{Digest, Sha256};
 
 use super::dialect::Postgresql;
 use crate::kind::READERS;
 use crate::queries::files;
 use crate::server::session_lock::{Kind, Permit, Server, Sessions};
-use crate::server::{Dialect, Pool, Sql, session_lock};
+use crate::server::{Dialect, Pool, session_lock};
 
 use connection::PgSession;
 pub(super) use probe::check;
@@ -44,9 +44,6 @@ pub(super) use probe::check;
 const LONGEST_TTL: Duration = Duration::from_secs(35_791 * 60);
 
 pub(crate) struct Own {
-    shorten: Sql,
-    must_raise: String,
-    raise: String,
     /// True if the server can detect that a waiting client has died.
     checks_clients: AtomicBool,
 }
@@ -101,14 +98,8 @@ impl Server for Postgresql {
         self.tables().expand(&text, Self::QUOTE)
     }
 
-    fn own(kind: Kind, pool: &Arc<Pool<Self>>) -> Own {
-        let sql = |name| Sql::new(&pool.dialect().query(kind, Mode::Exclusive, name));
-        Own {
-            shorten: sql("shorten"),
-            must_raise: pool.dialect().expand_for(kind, MUST_RAISE),
-            raise: sql("raise").render(&[], Self::literal),
-            checks_clients: AtomicBool::new(true),
-        }
+    fn own(_: &Arc<Pool<Self>>) -> Own {
+        Own { checks_clients: AtomicBool::new(true) }
     }
 
     async fn open_session(

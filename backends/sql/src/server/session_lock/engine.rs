@@ -68,9 +68,9 @@ impl<S: Server> Engine<S> {
         if let Some(reason) = self.state.over.reason(claim) {
             return Ok(RenewalOutcome::NotHeld(reason));
         }
-        Ok(match self.state.server.records.carried(claim).await? {
+        Ok(match self.state.server.carried(claim).await? {
             None => {
-                let why = self.state.server.records.why_ended(claim).await?;
+                let why = self.state.server.why_ended(claim).await?;
                 RenewalOutcome::NotHeld(why.unwrap_or(Reason::Gone))
             }
             Some(holder) if holder.broken.is_some() => RenewalOutcome::NotHeld(Reason::Broken),
@@ -151,7 +151,7 @@ impl<S: Server> DistributedLock for Engine<S> {
         if let Some(ended) = self.ask(claim, Command::Release).await {
             return ended.map_err(|error| self.named(error, claim));
         }
-        let ending = tokio::time::timeout(LIMIT, self.state.server.records.release(claim));
+        let ending = tokio::time::timeout(LIMIT, self.state.server.release(claim));
         let silent = |_| Err(Error::indeterminate("the server didn't answer the release"));
         match ending.await.unwrap_or_else(silent) {
             Ok(true) => Ok(ReleaseOutcome::Released),
@@ -162,14 +162,14 @@ impl<S: Server> DistributedLock for Engine<S> {
 
     async fn inspect(&self, name: &LockName) -> Result<Inspection> {
         self.state.until_recorded(|held| held == name).await;
-        self.state.server.records.inspect(name).await.map_err(|error| error.with_name(name))
+        self.state.server.inspect(name).await.map_err(|error| error.with_name(name))
     }
 
     async fn list(&self, prefix: &str, from: Option<Cursor>) -> Result<Page> {
         if from.is_none() {
             self.state.until_recorded(|held| held.as_str().starts_with(prefix)).await;
         }
-        self.state.server.records.list(prefix, from).await
+        self.state.server.list(prefix, from).await
     }
 
     async fn break_lock(
@@ -182,12 +182,12 @@ impl<S: Server> DistributedLock for Engine<S> {
     ) -> Result<Broken> {
         self.state.until_recorded(|held| held == name).await;
         let note = format!("{by}: {reason}");
-        let broken = self.state.server.records.break_lock(name, seen, how, &note).await;
+        let broken = self.state.server.break_lock(name, seen, how, &note).await;
         broken.map_err(|error| error.with_name(name))
     }
 
     async fn sweep(&self, idle: Duration) -> Result<SweepReport> {
-        self.state.server.records.sweep(idle).await
+        self.state.server.sweep(idle).await
     }
 
     async fn doctor(&self) -> Result<Vec<Finding>> {

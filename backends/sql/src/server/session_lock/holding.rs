@@ -170,7 +170,7 @@ impl<S: Server> Holding<S> {
                 let (state, claim) = (Arc::clone(&self.state), self.claim.clone());
                 tokio::spawn(async move {
                     let left = over.saturating_since(state.clock.now());
-                    let noting = state.server.records.note_rest(&claim, left);
+                    let noting = state.server.note_rest(&claim, left);
                     let _ = tokio::time::timeout(left.min(LIMIT), noting).await;
                 });
             }
@@ -225,7 +225,7 @@ impl<S: Server> Holding<S> {
         } else if state.clock.now() >= hold.armed + claim.ttl {
             Reason::Expired
         } else {
-            let why = Box::pin(state.server.records.why_ended(&claim));
+            let why = Box::pin(state.server.why_ended(&claim));
             let why = tokio::time::timeout(WHY_LIMIT, why).await;
             why.ok().and_then(Result::ok).flatten().unwrap_or(Reason::SessionEnded)
         };

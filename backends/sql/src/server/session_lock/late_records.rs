@@ -76,7 +76,7 @@ impl<S: Server> EngineState<S> {
         let state = Arc::clone(self);
         tokio::spawn(async move {
             let Unrecorded { claim, session, fence, is_recorded } = hold;
-            match state.server.records.note(&claim, session, Some(fence)).await {
+            match state.server.note(&claim, session, Some(fence)).await {
                 Ok(_) => {
                     if let Some(is_recorded) = is_recorded.upgrade() {
                         is_recorded.store(true, Ordering::Relaxed);

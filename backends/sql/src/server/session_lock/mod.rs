@@ -36,11 +36,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_core::{
-    Claim, Fault, Faults, Fence, Fencing, Finding, Mode, Modes, Profile, Result, Scope, WakeUp,
+    Claim, Fault, Faults, Fence, Fencing, Finding, Modes, Profile, Result, Scope, WakeUp,
     async_trait,
 };
 
-use crate::queries::find;
 use crate::server::{Dialect, Pool};
 
 pub(crate) use engine::Engine;
@@ -53,7 +52,6 @@ use joint_session::{JointSessions, Member};
 use late_records::{LateRecords, Unrecorded};
 use local_queue::{Queues, Turn};
 pub(crate) use permit::Permit;
-use records::Records;
 pub(crate) use sessions::{Kind, Sessions};
 use task::{Inbox, Task};
 
@@ -173,10 +171,11 @@ pub(crate) trait Session: Send + Sync + 'static {
 pub(crate) trait Server: Dialect {
     type Session: Session;
 
-    /// SQL and state that only sessions of this kind of server share.
+    /// State that only sessions of this kind of server share.
     type Own: Send + Sync + 'static;
 
-    /// The queries of both modes.
+    /// The queries of both modes. Their `{held}` is the table of exclusive holds or of readers, and
+    /// `:name` and `:token` identify a hold.
     const QUERIES: &'static str;
 
     /// The word for software that may share sessions among connections: pooler or proxy.
@@ -192,13 +191,7 @@ pub(crate) trait Server: Dialect {
 
     fn expand_for(&self, kind: Kind, text: &str) -> String;
 
-    /// Returns the query with this name. Its `{held}` is the table of exclusive holds or of readers.
-    fn query(&self, kind: Kind, mode: Mode, name: &str) -> String {
-        let held = if mode == Mode::Shared { "{reader}" } else { "{hold}" };
-        self.expand_for(kind, &find(Self::QUERIES, name).replace("{held}", held))
-    }
-
-    fn own(kind: Kind, pool: &Arc<Pool<Self>>) -> Self::Own;
+    fn own(pool: &Arc<Pool<Self>>) -> Self::Own;
 
     async fn open_session(
         sessions: &Arc<Sessions<Self>>,

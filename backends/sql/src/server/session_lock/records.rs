@@ -1,18 +1,16 @@
 //! The records of the last holders. The server's locks show whether a recorded hold still exists.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_core::{
     BreakMode, BreakTarget, Broken, Claim, Cursor, Error, ErrorKind, Fence, Holder, Inspection,
     LockName, Mode, Page, Reason, Result, SweepReport, Token,
 };
-
 use tokio::time::Instant;
 
-use super::{Kind, RECORD_AFTER, Server, SessionId};
+use super::{Kind, RECORD_AFTER, Server, SessionId, Sessions};
 use crate::kind::identity_text;
-use crate::server::{Arguments, BadRow, Effect, Pool, Row, Sql, Value};
+use crate::server::{Arguments, BadRow, Effect, Row, Sql, Value};
 
 const PAGE: usize = 200;
 
@@ -35,84 +33,7 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_m
 /// SQL for the names recorded for the `:session`.
 const OTHERS: &str = "SELECT name FROM {hold} WHERE kind = '{kind}' AND session = :session";
 
-/// SQL about holds. `:name` and `:token` identify a hold.
-pub(crate) struct Records<S: Server> {
-    pub(crate) pool: Arc<Pool<S>>,
-    alone: Written,
-    shared: Written,
-    /// Returns whether the hold or its tombstone is marked as broken, and whether as released
-    /// through another connection. Returns no row if neither exists.
-    why_ended: Sql,
-    /// Returns each holder's row: see [`add_holder`].
-    inspect: Sql,
-    /// Returns at most `:limit` rows of `inspect`, with no number of waiters, for held names after
-    /// `:from` in byte order. `:inclusive` includes `:from`.
-    list: Sql,
-    /// Returns the sessions that hold or wait for this claim, and whether each is joint.
-    find: Sql,
-    /// Ends the `:session` if it is still the claim's, and waits for its end.
-    kill: Sql,
-    /// Asks the client of the joint `:session` to read its holds' records. May wait a little for
-    /// the release. The mode `row` has no joint sessions.
-    ask: Sql,
-    others: Sql,
-    /// Ends a `:session` outside Lockwright if it still holds the name.
-    kill_foreign: Option<Sql>,
-    cancel: Sql,
-    /// Deletes at most `:limit` rows that aren't held and didn't change for `:idle_us`, and returns
-    /// how many. Later fences are above the deleted rows'.
-    sweep: Sql,
-    hides_young: bool,
-}
-
-/// SQL that writes a record. `{held}` is the table of exclusive holds or of readers.
-struct Written {
-    /// Records the `:session`, `:identity`, `:ttl_ms` and `:fence`. Returns the fence, or no row if
-    /// the session has lost the lock or a later hold is recorded.
-    note: Sql,
-    /// Marks the hold's record as broken, and stores a tombstone. Returns a row if there is a
-    /// record.
-    mark_broken: Sql,
-    /// Sets a broken hold's TTL to its remaining time.
-    mark_rest: Sql,
-    /// Marks the hold's record as released. Returns a row if there is a record.
-    mark_released: Sql,
-}
-
-impl<S: Server> Records<S> {
-    pub(super) fn new(kind: Kind, pool: Arc<Pool<S>>) -> Self {
-        let query = |mode, name: &str| pool.dialect().query(kind, mode, name);
-        let sql = |name: &str| Sql::new(&query(Mode::Exclusive, name));
-        let of_kind = |name: &str| sql(&format!("{}_{name}", kind.word()));
-        let written = |note: &str, mode| Written {
-            note: Sql::to_prepare(&query(mode, note), S::PLACEHOLDER),
-            mark_broken: Sql::new(&query(mode, "mark_broken")),
-            mark_rest: Sql::new(&query(mode, "mark_rest")),
-            mark_released: Sql::new(&query(mode, "mark_released")),
-        };
-        let is_row = kind == Kind::Row;
-        Self {
-            alone: written("note", Mode::Exclusive),
-            shared: written("shared_note", Mode::Shared),
-            why_ended: sql("why_ended"),
-            inspect: of_kind("inspect"),
-            list: of_kind("list"),
-            find: sql("find"),
-            kill: sql("kill"),
-            ask: sql("session_ask"),
-            others: Sql::new(&pool.dialect().expand_for(kind, OTHERS)),
-            kill_foreign: (!is_row).then(|| sql("session_kill_foreign")),
-            cancel: sql("cancel"),
-            sweep: sql("sweep"),
-            hides_young: is_row && S::HIDES_YOUNG_ROWS,
-            pool,
-        }
-    }
-
-    fn written(&self, mode: Mode) -> &Written {
-        if mode == Mode::Shared { &self.shared } else { &self.alone }
-    }
-
+impl<S: Server> Sessions<S> {
     /// Records the session as the holder. Without a `fence`, the server issues one above all
     /// earlier ones. Returns the fence, or `None` if the session has ended or a later hold is
     /// recorded.
@@ -130,21 +51,21 @@ impl<S: Server> Records<S> {
             ("ttl_ms", millis(claim.ttl)),
             ("fence", Value::Int(fence)),
         ];
-        let note = &self.written(claim.mode).note;
+        let note = self.sql(claim.mode, "note");
         let rows = self.about(note, &claim.name, claim.token, Effect::Changes, &arguments).await?;
         rows.last().map(|row| self.pool.sound(row.fence(0))).transpose()
     }
 
     /// Records that a broken hold ends after this time.
     pub(crate) async fn note_rest(&self, claim: &Claim, left: Duration) -> Result<()> {
-        let (mark_rest, ttl_ms) = (&self.written(claim.mode).mark_rest, [("ttl_ms", millis(left))]);
+        let (mark_rest, ttl_ms) = (self.sql(claim.mode, "mark_rest"), [("ttl_ms", millis(left))]);
         let (name, token) = (&claim.name, claim.token);
         self.about(mark_rest, name, token, Effect::Changes, &ttl_ms).await.map(drop)
     }
 
     /// Returns the recorded reason, if any: a break, or a release through another connection.
     pub(crate) async fn why_ended(&self, claim: &Claim) -> Result<Option<Reason>> {
-        let why = &self.why_ended;
+        let why = self.sql(claim.mode, "why_ended");
         let mut reason = None;
         for row in self.about(why, &claim.name, claim.token, Effect::Reads, &[]).await? {
             if self.pool.sound(row.bool(0))? {
@@ -166,14 +87,15 @@ impl<S: Server> Records<S> {
         // The release is recorded first, because the holder reads the record after its session's
         // end. The result is ignored, because a young hold isn't recorded yet, and a claim that
         // only waits never is.
-        let mark_released = &self.written(claim.mode).mark_released;
+        let mark_released = self.sql(claim.mode, "mark_released");
         self.mark(mark_released, name, token, &[], 3).await?;
         Ok(self.end(name, token).await? > 0)
     }
 
     pub(crate) async fn cancel(&self, session: SessionId) -> Result<()> {
         let arguments = [("session", Value::Int(session))];
-        self.pool.fetch(&self.cancel, &arguments, Effect::Changes).await.map(drop)
+        let cancel = self.sql(Mode::Exclusive, "cancel");
+        self.pool.fetch(cancel, &arguments, Effect::Changes).await.map(drop)
     }
 
     pub(crate) async fn end(&self, name: &LockName, token: Token) -> Result<usize> {
@@ -183,9 +105,9 @@ impl<S: Server> Records<S> {
                 continue;
             }
             let session = [("session", Value::Int(*session))];
-            self.about(&self.kill, name, token, Effect::Changes, &session)
-                .await
-                .map_err(|error| self.may_not_kill(error))?;
+            let kill = self.sql(Mode::Exclusive, "kill");
+            let killed = self.about(kill, name, token, Effect::Changes, &session).await;
+            killed.map_err(|error| self.may_not_kill(error))?;
         }
         if !found.is_empty() {
             let left = self.sessions_of(name, token).await?;
@@ -200,14 +122,17 @@ impl<S: Server> Records<S> {
     /// caller ends the session, with all its holds, whose names are logged.
     async fn client_ends(&self, name: &LockName, token: Token, id: SessionId) -> Result<bool> {
         let session = [("session", Value::Int(id))];
-        let mark_released = &self.alone.mark_released;
+        let mark_released = self.sql(Mode::Exclusive, "mark_released");
         if !self.mark(mark_released, name, token, &[], 3).await? {
             return Err(self.not_recorded());
         }
+        let (ask, token_text) = (self.sql(Mode::Exclusive, "ask"), token.to_string());
+        let [name_value, token_value] = [name.as_str(), &token_text].map(Value::Text);
+        let arguments = [session[0], ("name", name_value), ("token", token_value)];
         let (mut pause, begun) = (PAUSES.0, Instant::now());
         while begun.elapsed() < ASKED_FOR {
-            self.about_within(LONGEST_ASK, &self.ask, name, token, Effect::Changes, &session)
-                .await?;
+            let sending = self.pool.sending(self.pool.limits().answer + LONGEST_ASK);
+            self.pool.fetch_so(ask, &arguments, Effect::Changes, sending).await?;
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(PAUSES.1);
             if !self.sessions_of(name, token).await?.iter().any(|(session, _)| *session == id) {
@@ -216,7 +141,8 @@ impl<S: Server> Records<S> {
             // A late record of the hold may have cleared `released`.
             self.about(mark_released, name, token, Effect::Changes, &[]).await?;
         }
-        let rows = self.pool.fetch(&self.others, &session, Effect::Reads).await?;
+        let others = Sql::new(&self.pool.dialect().expand_for(self.kind, OTHERS));
+        let rows = self.pool.fetch(&others, &session, Effect::Reads).await?;
         let names: Vec<_> = rows.iter().filter_map(|row| row.text(0).ok().flatten()).collect();
         tracing::warn!(
             ?names,
@@ -226,7 +152,8 @@ impl<S: Server> Records<S> {
     }
 
     async fn sessions_of(&self, name: &LockName, token: Token) -> Result<Vec<(SessionId, bool)>> {
-        let found = self.about(&self.find, name, token, Effect::Reads, &[]).await?;
+        let find = self.sql(Mode::Exclusive, "find");
+        let found = self.about(find, name, token, Effect::Reads, &[]).await?;
         found
             .iter()
             .map(|row| self.pool.sound(row.int(0).and_then(|id| Ok((id, row.bool(1)?)))))
@@ -246,28 +173,38 @@ impl<S: Server> Records<S> {
     }
 
     pub(crate) async fn inspect(&self, name: &LockName) -> Result<Inspection> {
-        self.look(name).await.map(|(inspection, _)| inspection)
+        self.look(name, None).await.map(|(inspection, _)| inspection)
     }
 
     /// Returns the claim's holder. In a joint session, the remaining time is zero, because the
     /// record lacks the hold's deadline.
     pub(crate) async fn carried(&self, claim: &Claim) -> Result<Option<Holder>> {
-        let (inspection, sessions) = self.look_for(&claim.name, claim.token).await?;
-        let mut holders = inspection.holders.into_iter().zip(sessions);
-        let holder = holders.find(|(holder, _)| holder.token == Some(claim.token));
-        let Some((mut holder, session)) = holder else { return Ok(None) };
+        let Some((mut holder, session)) = self.holder(&claim.name, claim.token).await? else {
+            return Ok(None);
+        };
         if self.sessions_of(&claim.name, claim.token).await?.contains(&(session, true)) {
             holder.remaining = Some(Duration::ZERO);
         }
         Ok(Some(holder))
     }
 
+    async fn holder(&self, name: &LockName, token: Token) -> Result<Option<(Holder, SessionId)>> {
+        let (inspection, sessions) = self.look(name, Some(token)).await?;
+        let mut holders = inspection.holders.into_iter().zip(sessions);
+        Ok(holders.find(|(holder, _)| holder.token == Some(token)))
+    }
+
     /// Inspects the name, and repeats that at most [`LOOKS`] times while a holder isn't recorded.
-    async fn look(&self, name: &LockName) -> Result<(Inspection, Vec<SessionId>)> {
+    /// Also identifies the token's holder if it isn't recorded.
+    async fn look(
+        &self,
+        name: &LockName,
+        token: Option<Token>,
+    ) -> Result<(Inspection, Vec<SessionId>)> {
         let mut looked = self.look_once(name).await?;
-        if self.hides_young && looked.0.holders.is_empty() {
+        if S::HIDES_YOUNG_ROWS && self.kind == Kind::Row && looked.0.holders.is_empty() {
             tokio::time::sleep(RECORDED_BY).await;
-            return self.look_once(name).await;
+            looked = self.look_once(name).await?;
         }
         let is_young = |holder: &Holder| holder.identity.is_none();
         for _ in 0..LOOKS {
@@ -277,17 +214,10 @@ impl<S: Server> Records<S> {
             tokio::time::sleep(RECORD_AFTER / 2).await;
             looked = self.look_once(name).await?;
         }
-        Ok(looked)
-    }
-
-    /// Like [`look`](Self::look), but also identifies the token's holder if it isn't recorded.
-    async fn look_for(
-        &self,
-        name: &LockName,
-        token: Token,
-    ) -> Result<(Inspection, Vec<SessionId>)> {
-        let (mut inspection, sessions) = self.look(name).await?;
-        if inspection.holders.iter().any(|holder| holder.token.is_none()) {
+        let (mut inspection, sessions) = looked;
+        if let Some(token) = token
+            && inspection.holders.iter().any(|holder| holder.token.is_none())
+        {
             let found = self.sessions_of(name, token).await?;
             for (holder, session) in inspection.holders.iter_mut().zip(&sessions) {
                 if holder.token.is_none() && found.iter().any(|(id, _)| id == session) {
@@ -300,7 +230,8 @@ impl<S: Server> Records<S> {
 
     async fn look_once(&self, name: &LockName) -> Result<(Inspection, Vec<SessionId>)> {
         let arguments = [("name", Value::Text(name.as_str()))];
-        let rows = self.pool.fetch(&self.inspect, &arguments, Effect::Reads).await?;
+        let inspect = self.sql(Mode::Exclusive, "inspect");
+        let rows = self.pool.fetch(inspect, &arguments, Effect::Reads).await?;
         let mut inspection = Inspection::free(name.clone());
         let mut sessions = Vec::new();
         for row in &rows {
@@ -321,7 +252,8 @@ impl<S: Server> Records<S> {
             ("inclusive", Value::Bool(from.is_none())),
             ("limit", Value::Int(limit)),
         ];
-        let rows = self.pool.fetch(&self.list, &arguments, Effect::Reads).await?;
+        let list = self.sql(Mode::Exclusive, "list");
+        let rows = self.pool.fetch(list, &arguments, Effect::Reads).await?;
         let mut page = Page::default();
         for row in &rows {
             let Some(name) = self.pool.sound(row.text(0))? else { continue };
@@ -363,19 +295,19 @@ impl<S: Server> Records<S> {
         how: BreakMode,
         note: &str,
     ) -> Result<Broken> {
-        let (inspection, sessions) = match seen {
-            BreakTarget::Token(token) => self.look_for(name, token).await?,
-            BreakTarget::Any => self.look(name).await?,
+        let seen = match seen {
+            BreakTarget::Token(token) => Some(token),
+            BreakTarget::Any => None,
         };
+        let (inspection, sessions) = self.look(name, seen).await?;
         let mut broken = Broken::NotHeld;
         for (holder, session) in inspection.holders.iter().zip(sessions) {
-            if matches!(seen, BreakTarget::Token(seen) if holder.token != Some(seen)) {
-                continue;
+            if seen.is_none() || holder.token == seen {
+                broken = broken.and(self.break_one(name, holder, session, how, note).await)?;
             }
-            broken = broken.and(self.break_one(name, holder, session, how, note).await)?;
         }
         // If the name has another holder, a session of this token only waits.
-        if let (BreakTarget::Token(token), Broken::NotHeld) = (seen, &broken)
+        if let (Some(token), Broken::NotHeld) = (seen, &broken)
             && inspection.holders.is_empty()
             && !self.sessions_of(name, token).await?.is_empty()
         {
@@ -393,30 +325,32 @@ impl<S: Server> Records<S> {
         note: &str,
     ) -> Result<Broken> {
         let Some(token) = holder.token else {
-            return match (&self.kill_foreign, how) {
-                (Some(kill), BreakMode::Now) => {
-                    let arguments =
-                        [("name", Value::Text(name.as_str())), ("session", Value::Int(session))];
-                    let killed = self.pool.fetch(kill, &arguments, Effect::Changes).await;
-                    killed.map_err(|error| self.may_not_kill(error))?;
-                    let (_, left) = self.look(name).await?;
-                    if left.contains(&session) {
-                        return Err(self.has_not_ended());
-                    }
-                    Ok(Broken::Freed(Duration::MAX))
-                }
-                _ => Err(self.pool.error(
+            if self.kind != Kind::Session || how != BreakMode::Now {
+                return Err(self.pool.error(
                     ErrorKind::Unsupported,
                     "the holder isn't a Lockwright client, or its hold isn't recorded yet; look again, \
                      or end its session",
-                )),
-            };
+                ));
+            }
+            let kill = self.sql(Mode::Exclusive, "kill_foreign");
+            let arguments =
+                [("name", Value::Text(name.as_str())), ("session", Value::Int(session))];
+            let killed = self.pool.fetch(kill, &arguments, Effect::Changes).await;
+            killed.map_err(|error| self.may_not_kill(error))?;
+            let (_, left) = self.look(name, None).await?;
+            if left.contains(&session) {
+                return Err(self.has_not_ended());
+            }
+            return Ok(Broken::Freed(Duration::MAX));
         };
-        let mark_broken = &self.written(holder.mode).mark_broken;
+        let mark_broken = self.sql(holder.mode, "mark_broken");
         let note = [("note", Value::Text(note))];
         let marked = self.mark(mark_broken, name, token, &note, 10).await?;
         // A hold marked as broken can't be renewed, so the remaining time is read afterwards.
-        let remaining = self.remaining(name, token).await?;
+        let remaining = match self.holder(name, token).await? {
+            Some((holder, _)) => holder.remaining.unwrap_or(Duration::MAX),
+            None => Duration::ZERO,
+        };
         if how == BreakMode::RunOut {
             let message =
                 "the hold has only just begun, or just ended, and couldn't be marked; look again";
@@ -434,16 +368,6 @@ impl<S: Server> Records<S> {
             }
             Err(error) => Err(error),
         }
-    }
-
-    /// Returns a hold's remaining time: [`Duration::MAX`] without a record, zero without a hold.
-    async fn remaining(&self, name: &LockName, token: Token) -> Result<Duration> {
-        let (inspection, _) = self.look_for(name, token).await?;
-        let mut holders = inspection.holders.iter();
-        Ok(match holders.find(|holder| holder.token == Some(token)) {
-            Some(holder) => holder.remaining.unwrap_or(Duration::MAX),
-            None => Duration::ZERO,
-        })
     }
 
     /// Marks a hold's record. Returns whether there is one. Tries several times, because a young
@@ -471,7 +395,8 @@ impl<S: Server> Records<S> {
 
         let idle_us = i64::try_from(idle.max(YOUNGEST).as_micros()).unwrap_or(i64::MAX);
         let arguments = [("idle_us", Value::Int(idle_us)), ("limit", Value::Int(STEP))];
-        let rows = self.pool.fetch(&self.sweep, &arguments, Effect::Changes).await?;
+        let sweep = self.sql(Mode::Exclusive, "sweep");
+        let rows = self.pool.fetch(sweep, &arguments, Effect::Changes).await?;
         let swept = rows.last().map_or(Ok(0), |row| self.pool.sound(row.int(0)))?;
         Ok(SweepReport { rows: u64::try_from(swept).unwrap_or_default(), more: swept >= STEP })
     }
@@ -484,25 +409,11 @@ impl<S: Server> Records<S> {
         effect: Effect,
         more: Arguments<'_>,
     ) -> Result<Vec<Row>> {
-        self.about_within(Duration::ZERO, sql, name, token, effect, more).await
-    }
-
-    /// `takes` is how long the statement waits in the server.
-    async fn about_within(
-        &self,
-        takes: Duration,
-        sql: &Sql,
-        name: &LockName,
-        token: Token,
-        effect: Effect,
-        more: Arguments<'_>,
-    ) -> Result<Vec<Row>> {
         let token = token.to_string();
         let mut arguments =
             vec![("name", Value::Text(name.as_str())), ("token", Value::Text(&token))];
         arguments.extend_from_slice(more);
-        let sending = self.pool.sending(self.pool.limits().answer + takes);
-        self.pool.fetch_so(sql, &arguments, effect, sending).await
+        self.pool.fetch(sql, &arguments, effect).await
     }
 
     fn may_not_kill(&self, error: Error) -> Error {
@@ -515,10 +426,10 @@ impl<S: Server> Records<S> {
     }
 }
 
-/// Adds the holder in a row, and returns its session, if the name isn't free. The columns are
-/// 0 `name`, 1 the holding `session` (NULL if the name is free), 2 the session's token if it is
-/// known, 3 the recorded token, 4 `identity`, 5 the name's `fence`, 6 the time left in µs,
-/// 7 `broken`, 8 the number of waiters, 9 whether the holder is a reader.
+/// Adds the holder in a row of `inspect` or `list`, and returns its session, if the name isn't free.
+/// The columns are 0 `name`, 1 the holding `session` (NULL if the name is free), 2 the session's
+/// token if it is known, 3 the recorded token, 4 `identity`, 5 the name's `fence`, 6 the time left
+/// in µs, 7 `broken`, 8 the number of waiters, 9 whether the holder is a reader.
 fn add_holder(row: &Row, inspection: &mut Inspection) -> Result<Option<SessionId>, BadRow> {
     if !row.is_null(5) {
         inspection.fence = Some(row.fence(5)?);

@@ -1,9 +1,11 @@
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use lockwright_core::{Claim, Error, ErrorKind, Mode, Profile, Result};
+use lockwright_core::{Error, ErrorKind, Mode, Profile, Result};
 use tokio::time::Instant;
 
-use super::{Kept, Permit, Records, Server, Session, SessionId};
+use super::{Kept, Permit, Server, Session, SessionId};
+use crate::queries::find;
 use crate::server::{Effect, Pool, Row, Sql, Use, errors};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,9 +16,13 @@ pub(crate) enum Kind {
 
 impl Kind {
     pub(crate) fn word(self) -> &'static str {
+        self.prefix().trim_end_matches('_')
+    }
+
+    fn prefix(self) -> &'static str {
         match self {
-            Self::Session => "session",
-            Self::Row => "row",
+            Self::Session => "session_",
+            Self::Row => "row_",
         }
     }
 }
@@ -24,57 +30,54 @@ impl Kind {
 /// SQL and state that the sessions of one client share.
 pub(crate) struct Sessions<S: Server> {
     pub(crate) profile: Profile,
-    pub(crate) records: Records<S>,
     pub(crate) kind: Kind,
     pub(crate) pool: Arc<Pool<S>>,
-    pub(crate) alone: Locking,
-    shared: Locking,
-    /// Replaces [`Locking::wait`] if the name may have readers.
-    pub(crate) wait_for_readers: Sql,
-    /// Releases one hold of a joint session.
-    pub(crate) part: Sql,
-    pub(crate) make: Sql,
     pub(crate) own: S::Own,
+    exclusive: Queries,
+    shared: Queries,
 }
 
-pub(crate) struct Locking {
-    pub(crate) try_lock: Sql,
-    pub(crate) wait: Sql,
-    /// Runs after an unsuccessful wait, and in the mode `row` after any unsuccessful attempt.
-    pub(crate) missed: Sql,
-    pub(crate) unlock: Sql,
-    pub(crate) keep: Sql,
+type Queries = HashMap<&'static str, Sql>;
+
+/// The queries that are prepared, unless they have several statements.
+const PREPARED: [&str; 5] = ["try", "wait", "unlock", "part", "note"];
+
+/// Reads the queries of a kind and mode, by their names without `session_`, `row_` and `shared_`.
+/// In the files, a query for readers follows the one that it replaces.
+fn queries<S: Server>(dialect: &S, kind: Kind, mode: Mode) -> Queries {
+    let (held, prefix) = match mode {
+        Mode::Shared => ("{reader}", "shared_"),
+        _ => ("{hold}", ""),
+    };
+    let headers = S::QUERIES.lines().filter_map(|line| line.strip_prefix("/* "));
+    let names = headers.flat_map(|names| names.trim_end_matches("*/").split_whitespace());
+    let query = |name: &'static str| {
+        let text = dialect.expand_for(kind, &find(S::QUERIES, name).replace("{held}", held));
+        let name = name.strip_prefix(kind.prefix()).unwrap_or(name);
+        let name = name.strip_prefix(prefix).unwrap_or(name);
+        match PREPARED.contains(&name) {
+            true => (name, Sql::to_prepare(&text, S::PLACEHOLDER)),
+            false => (name, Sql::new(&text)),
+        }
+    };
+    names.map(query).collect()
 }
 
 impl<S: Server> Sessions<S> {
     pub(crate) fn new(kind: Kind, pool: &Arc<Pool<S>>) -> Arc<Self> {
-        let query = |mode, name: &str| pool.dialect().query(kind, mode, name);
-        let to_prepare = |text: String| Sql::to_prepare(&text, S::PLACEHOLDER);
-        let locking = |mode| {
-            let prefix = if mode == Mode::Shared { "shared_" } else { "" };
-            let of_kind = |name| query(mode, &format!("{}_{name}", kind.word()));
-            let of_mode = |name| of_kind(format!("{prefix}{name}"));
-            Locking {
-                try_lock: to_prepare(of_mode("try")),
-                wait: to_prepare(of_mode("wait")),
-                missed: Sql::new(&of_mode("missed")),
-                unlock: to_prepare(of_mode("unlock")),
-                keep: Sql::new(&of_kind("keep".to_owned())),
-            }
-        };
-        let wait_for_readers = format!("{}_wait_for_readers", kind.word());
         Arc::new(Self {
             profile: S::profile(kind),
-            records: Records::new(kind, Arc::clone(pool)),
             kind,
+            own: S::own(pool),
+            exclusive: queries(pool.dialect(), kind, Mode::Exclusive),
+            shared: queries(pool.dialect(), kind, Mode::Shared),
             pool: Arc::clone(pool),
-            alone: locking(Mode::Exclusive),
-            shared: locking(Mode::Shared),
-            wait_for_readers: Sql::new(&query(Mode::Exclusive, &wait_for_readers)),
-            part: to_prepare(query(Mode::Exclusive, "session_part")),
-            make: Sql::new(&query(Mode::Exclusive, "row_make")),
-            own: S::own(kind, pool),
         })
+    }
+
+    /// Returns the query with this name for claims of this mode.
+    pub(crate) fn sql(&self, mode: Mode, name: &str) -> &Sql {
+        if mode == Mode::Shared { &self.shared[name] } else { &self.exclusive[name] }
     }
 
     pub(crate) async fn try_open(self: &Arc<Self>) -> Result<()> {
@@ -82,10 +85,6 @@ impl<S: Server> Sessions<S> {
         let permit = Permit::get(&self.pool, Use::Hold, deadline).await?;
         S::open_session(self, permit).await?.close().await;
         Ok(())
-    }
-
-    pub(crate) fn of(&self, claim: &Claim) -> &Locking {
-        if claim.mode == Mode::Shared { &self.shared } else { &self.alone }
     }
 
     pub(crate) fn failed(&self, error: sqlx::Error) -> Error {

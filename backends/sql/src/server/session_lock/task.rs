@@ -228,7 +228,7 @@ impl<S: Server> Task<S> {
                             let seat = HoldSession::Own(session);
                             return Err(withdraw::failed(&state.server, claim, seat, error).await);
                         }
-                        let released = Box::pin(state.server.records.release(claim)).await;
+                        let released = Box::pin(state.server.release(claim)).await;
                         released.map_err(|error| doubted(error, true))?;
                         tries = 0;
                         continue;
@@ -376,7 +376,7 @@ async fn granted<S: Server>(
         if let (Some(fence), true) = (grant.fence, grant.is_recorded_later) {
             return Ok(fence);
         }
-        let noting = Box::pin(state.server.records.note(claim, id, grant.fence));
+        let noting = Box::pin(state.server.note(claim, id, grant.fence));
         match tokio::time::timeout(limit, noting).await {
             Ok(Ok(Some(fence))) => Ok(fence),
             Ok(Ok(None)) => Err(Error::unavailable(
@@ -431,7 +431,7 @@ async fn carried_elsewhere<S: Server>(
     server: &Sessions<S>,
     claim: &Claim,
 ) -> Result<Option<Granted>> {
-    let Some(holder) = Box::pin(server.records.carried(claim)).await? else { return Ok(None) };
+    let Some(holder) = Box::pin(server.carried(claim)).await? else { return Ok(None) };
     let Some(fence) = holder.fence else { return Ok(None) };
     let mut granted = Granted::new(fence);
     granted.valid = Some(left_elsewhere::<S>(&holder));

@@ -18,7 +18,7 @@ pub(super) async fn from_wait<S: Server>(
     // The first of the two cancellations may arrive before the statement has begun.
     for _ in 0..2 {
         let cancelling = async {
-            let cancelling = Box::pin(server.records.cancel(session));
+            let cancelling = Box::pin(server.cancel(session));
             let _ = tokio::time::timeout(CANCEL_LIMIT, cancelling).await;
             tokio::time::sleep(CANCEL_LIMIT).await;
         };
@@ -56,7 +56,7 @@ pub(super) async fn close<S: Server>(
         }
     };
     // The server ends the session before `close`, which would wait for the running statement.
-    let releasing = Box::pin(server.records.release(claim));
+    let releasing = Box::pin(server.release(claim));
     let ended = tokio::time::timeout(LIMIT, releasing).await;
     if let Some(session) = session {
         session.close().await;

@@ -1,9 +1,11 @@
 /* find */
+-- Returns the sessions that hold or wait for this claim, and whether each is joint.
 SELECT locks.pid::bigint, activity.application_name = '{joint}'
 FROM pg_locks AS locks CROSS JOIN LATERAL pg_stat_get_activity(locks.pid) AS activity
 WHERE {is_claim_lock};
 
 /* mark_broken */
+-- Marks the hold's record as broken. Returns a row if there is a record.
 -- The next holder overwrites an exclusive hold's row. So a row of {reader} with session 0, a
 -- tombstone, also records that the hold was broken.
 WITH marked AS (
@@ -19,14 +21,18 @@ WITH marked AS (
 SELECT 1::bigint FROM marked;
 
 /* mark_rest */
+-- Sets a broken hold's TTL to its remaining time.
 UPDATE {held} SET ttl_ms = :ttl_ms, updated = clock_timestamp()
 WHERE kind = '{kind}' AND name = :name AND token = :token AND broken IS NOT NULL;
 
 /* mark_released */
+-- Returns a row if there is a record.
 UPDATE {held} SET released = true, updated = clock_timestamp()
 WHERE kind = '{kind}' AND name = :name AND token = :token RETURNING 1::bigint;
 
 /* why_ended */
+-- Returns whether the hold or its tombstone is marked as broken, and whether as released through
+-- another connection. Returns no row if neither exists.
 SELECT broken IS NOT NULL, released FROM {hold}
 WHERE kind = '{kind}' AND name = :name AND token = :token
 UNION ALL
@@ -34,13 +40,17 @@ SELECT broken IS NOT NULL, released FROM {reader}
 WHERE kind = '{kind}' AND name = :name AND token = :token;
 
 /* kill */
+-- Ends the :session if it is still the claim's, and waits for its end.
 SELECT pg_terminate_backend(locks.pid, 2000) FROM pg_locks AS locks
 WHERE locks.pid = :session AND {is_claim_lock};
 
 /* session_ask */
+-- Asks the client of the joint :session to read its holds' records. May wait a little for the
+-- release. The mode `row` has no joint sessions.
 SELECT pg_notify('lockwright_' || :session::text, '')::text;
 
 /* session_kill_foreign */
+-- Ends a :session outside Lockwright if it still holds the name.
 SELECT pg_terminate_backend(locks.pid, 2000)
 FROM pg_locks AS locks CROSS JOIN LATERAL pg_stat_get_activity(locks.pid) AS activity
 WHERE locks.pid = :session AND {is_advisory} AND objsubid = 1 AND granted AND {lock_key} = {key}

@@ -24,6 +24,8 @@ LEFT JOIN {hold} AS last ON last.kind = 'session' AND last.name = :name
 LEFT JOIN held ON held.session = holding.pid AND held.shared = holding.shared;
 
 /* session_list */
+-- Returns at most :limit rows like those of session_inspect, with no number of waiters, for held
+-- names after :from in byte order. :inclusive includes :from.
 WITH locks AS MATERIALIZED (
     SELECT pid, mode = 'ShareLock' AS shared, {lock_key} AS key
     FROM pg_locks AS locks WHERE {is_advisory} AND objsubid = 1 AND granted

@@ -31,6 +31,9 @@ SELECT '{kind}', :name, :token, :identity, fence, :ttl_ms, :session, clock_times
 ON CONFLICT (kind, name, token) DO UPDATE SET {overwritten}, fence = excluded.fence
 RETURNING fence;
 
+/* must_raise */
+SELECT {must_raise};
+
 /* raise */
 -- Raises the sequence of fences after a crash, which may have lost the last fences. Also raises it
 -- if it is a minute behind the clock, as after the restore of a backup. Other sessions issue far

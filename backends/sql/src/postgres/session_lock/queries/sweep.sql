@@ -1,4 +1,6 @@
 /* sweep */
+-- Deletes at most :limit rows that aren't held and didn't change for :idle_us, and returns how many.
+-- Later fences are above the deleted rows'.
 WITH locks AS MATERIALIZED (
     SELECT {lock_key} AS key FROM pg_locks AS locks
     WHERE locktype = 'advisory' AND objsubid = 1 AND granted

@@ -225,27 +225,6 @@ fn stuck_clients_session_ends() {
     });
 }
 
-/// A reused session may have the idle timeout of an earlier claim, so each claim sets its own.
-#[test]
-fn hold_expires_within_its_own_ttl() {
-    /// The shortest idle timeout that a released session keeps.
-    const TTL: Duration = ms(10_000);
-
-    let server = plain();
-    let (stuck, running) = (runtime(), runtime());
-    let _one = stuck.block_on(async {
-        let one = backend(&server, CONNECTIONS).await;
-        // The next hold reuses the idle session instead of a joint one.
-        acquire_and_release(&*one, "y").await;
-        grant(&*one, &claim_for("x", TTL)).await;
-        one
-    });
-    running.block_on(async {
-        let other = backend(&server, FEWEST).await;
-        within(TTL * 2, "the hold to expire", async || is_free(&*other, "x").await).await;
-    });
-}
-
 /// A client that doesn't run can't record its hold, so the remaining time is unknown.
 #[test]
 fn break_of_an_unrecorded_hold_reports_an_overlap() {
@@ -383,25 +362,30 @@ async fn waits_leave_a_session_for_holds() {
     within(ms(5_000), "a session", async || one.try_acquire(&claim).await.is_ok()).await;
 }
 
-/// The server ends the holds of a client that doesn't run, each within its own TTL.
+/// The server ends the holds of a client that doesn't run, each within its own TTL. A reused session
+/// may have the idle timeout of an earlier claim.
 #[test]
-fn holds_of_other_ttls_are_apart() {
+fn each_hold_expires_within_its_own_ttl() {
+    /// The shortest idle timeout that a released session keeps.
+    const REUSED: Duration = ms(10_000);
+
     let server = plain();
     let (stuck, running) = (runtime(), runtime());
-    let one = stuck.block_on(async {
+    let _one = stuck.block_on(async {
         let one = backend(&server, 8).await;
-        hold(&*one, "filler").await;
+        acquire_and_release(&*one, "x").await;
+        grant(&*one, &claim_for("reused", REUSED)).await;
         hold(&*one, "long").await;
         grant(&*one, &claim_for("short", SHORT_TTL)).await;
         one
     });
     running.block_on(async {
         let other = backend(&server, FEWEST).await;
-        let is_freed = async || is_free(&*other, "short").await;
-        within(SHORT_TTL * 3, "the short hold to end", is_freed).await;
+        for (of, ttl) in [("short", SHORT_TTL), ("reused", REUSED)] {
+            within(ttl * 3, "the hold to end", async || is_free(&*other, of).await).await;
+        }
         assert!(!is_free(&*other, "long").await);
     });
-    drop(one);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -417,21 +401,6 @@ async fn readers_dont_share_a_session() {
     grant(&*other, &reader("read", LONG)).await;
     assert!(is_busy(&*other, &claim_for("read", LONG)).await);
     assert!(has_all(&*one, &[&held]).await);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn sweep_leaves_the_held() {
-    let server = plain();
-    let one = backend(&server, FEWEST).await;
-    let (kept, freed) = (hold(&*one, "kept").await, hold(&*one, "freed").await);
-    within(ms(5_000), "the records", async || listed(&one).await == 2).await;
-    release(&*one, &freed).await;
-    server.sql(&format!("UPDATE lockwright_hold SET updated = updated - 24 * {HOUR}")).unwrap();
-    one.sweep(ms(60_000)).await.unwrap();
-    assert_eq!(listed(&one).await, 1);
-    let rows = count(&server, "SELECT count(*) FROM lockwright_hold");
-    assert_eq!(rows, 1);
-    assert!(has_all(&*one, &[&kept]).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]

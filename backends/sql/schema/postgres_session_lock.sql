@@ -33,17 +33,7 @@ CREATE UNLOGGED TABLE IF NOT EXISTS {hold} (
 -- Readers, and tombstones of broken holds. While a name has readers, its row in {hold} has the
 -- token `readers` and their fence.
 CREATE UNLOGGED TABLE IF NOT EXISTS {reader} (
-    kind     text   NOT NULL,
-    name     text   COLLATE "C" NOT NULL,
-    token    text   NOT NULL,
-    identity text   NOT NULL,
-    fence    bigint NOT NULL,
-    ttl_ms   bigint NOT NULL,
-    session  bigint NOT NULL,
-    updated  timestamptz NOT NULL,
-    broken   text,
-    released boolean NOT NULL DEFAULT false,
-    PRIMARY KEY (kind, name, token)
+    LIKE {hold} INCLUDING DEFAULTS, PRIMARY KEY (kind, name, token)
 );
 
 -- The rows that the mode `row` locks. Other tables have the records, because other sessions can't

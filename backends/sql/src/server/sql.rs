@@ -79,24 +79,20 @@ impl Sql {
             .collect();
         let text = text.join(" ");
         let text = text.trim_end_matches(';');
-        let mut pieces = Vec::new();
-        let mut rest = text;
-        let mut from = 0;
-        while let Some(found) = rest[from..].find(':') {
-            let colon = from + found;
-            let name = &rest[colon + 1..];
-            let length =
-                name.find(|c: char| !c.is_ascii_lowercase() && c != '_').unwrap_or(name.len());
-            if length == 0 || rest[..colon].ends_with(':') {
-                from = colon + 1;
-                continue;
+        let mut parts = text.split(':');
+        let (mut pieces, mut before) = (vec![], parts.next().unwrap_or_default().to_owned());
+        for part in parts {
+            let is_of_name = |c: char| c.is_ascii_lowercase() || c == '_';
+            let rest = part.trim_start_matches(is_of_name);
+            let name = &part[..part.len() - rest.len()];
+            if name.is_empty() || before.ends_with(':') {
+                before = format!("{before}:{part}");
+            } else {
+                pieces.push(Piece::Text(std::mem::replace(&mut before, rest.to_owned())));
+                pieces.push(Piece::Parameter(name.to_owned()));
             }
-            pieces.push(Piece::Text(rest[..colon].to_owned()));
-            pieces.push(Piece::Parameter(name[..length].to_owned()));
-            rest = &name[length..];
-            from = 0;
         }
-        pieces.push(Piece::Text(rest.to_owned()));
+        pieces.push(Piece::Text(before));
         Self { pieces, prepared: None }
     }
 

@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout};
 use super::JOINT;
 use crate::mysql::dialect::{MySql, fetch_on};
 use crate::server::session_lock::{Ended, Permit, SessionId};
-use crate::server::{Dialect, Pool, Row, Use};
+use crate::server::{Pool, Row, Use};
 
 const INTERVAL: Duration = Duration::from_millis(200);
 
@@ -148,17 +148,9 @@ impl Watch {
 
     async fn open(&self, limit: Duration) -> sqlx::Result<Line> {
         let permit = Permit::get(&self.pool, Use::Listen, Instant::now() + limit).await;
-        let mut permit = permit.map_err(|_| sqlx::Error::PoolTimedOut)?;
-        match self.pool.dialect().open(self.pool.limits()).await {
-            Ok((connection, session)) => {
-                session.into_iter().for_each(|session| permit.is_of(session));
-                Ok(Line { connection, permit })
-            }
-            Err(error) => {
-                permit.give_back();
-                Err(error)
-            }
-        }
+        let permit = permit.map_err(|_| sqlx::Error::PoolTimedOut)?;
+        let (connection, permit) = permit.connect().await?;
+        Ok(Line { connection, permit })
     }
 }
 

@@ -501,16 +501,9 @@ async fn refusal(requests: &Arc<Pool<Postgresql>>) -> sqlx::Error {
     loop {
         tokio::time::sleep(PAUSE).await;
         // Only the mode `lease` has a separate listener, so the listener's permit is free here.
-        let Some(mut permit) = Permit::try_get(requests, Use::Listen) else { continue };
-        match requests.dialect().open(requests.limits()).await {
-            Ok((connection, session)) => {
-                session.into_iter().for_each(|session| permit.is_of(session));
-                drop(connection);
-            }
-            Err(error) => {
-                permit.give_back();
-                return error;
-            }
+        let Some(permit) = Permit::try_get(requests, Use::Listen) else { continue };
+        if let Err(error) = permit.connect().await {
+            return error;
         }
     }
 }

@@ -62,6 +62,20 @@ impl<D: Dialect> Permit<D> {
         }
     }
 
+    /// Opens a connection for requests.
+    pub(crate) async fn connect(mut self) -> sqlx::Result<(D::Connection, Self)> {
+        match self.pool.dialect().open(self.pool.limits()).await {
+            Ok((connection, session)) => {
+                self.session = session;
+                Ok((connection, self))
+            }
+            Err(cause) => {
+                self.give_back();
+                Err(cause)
+            }
+        }
+    }
+
     /// Frees the permit at once, for a connection without a session on the server.
     pub(crate) fn give_back(mut self) {
         self.permit = None;

@@ -28,7 +28,7 @@ pub(crate) struct Engine<S: Server> {
 impl<S: Server> Engine<S> {
     pub(crate) fn new(server: Arc<Sessions<S>>, clock: Clock) -> Self {
         Self {
-            state: Arc::new(EngineState::new(server, clock)),
+            state: EngineState::start(server, clock),
             runtime: Handle::current(),
             open: watch::Sender::new(()),
         }
@@ -111,12 +111,10 @@ impl<S: Server> DistributedLock for Engine<S> {
                     tokio::task::yield_now().await;
                 }
                 Err((place, commands)) => {
-                    let task = Task {
-                        state: Arc::clone(&self.state),
-                        claim: claim.clone(),
-                        place,
-                        inbox: Inbox::new(commands, self.open.subscribe(), answer),
-                    };
+                    let (closing, answer) = (self.open.subscribe(), Some(answer));
+                    let inbox = Inbox { commands, closing, answer, others: Vec::new() };
+                    let (state, own) = (Arc::clone(&self.state), claim.clone());
+                    let task = Task { state, claim: own, place, inbox };
                     self.runtime.spawn(task.run(wait));
                     let ended = "the task that asked for it has ended: it was released, or the \
                                  runtime that the backend was opened on is gone";

@@ -10,10 +10,11 @@ use lockwright_core::{
     Token, Wait,
 };
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep};
 
 use super::{
-    Idle, JointSessions, LateRecords, Permit, Queues, RECORD_AFTER, Server, Session, Sessions, idle,
+    Idle, JointSessions, Permit, Queues, RECORD_AFTER, Server, Session, Sessions, Unrecorded, idle,
+    record_late,
 };
 use crate::server::Use;
 
@@ -42,12 +43,13 @@ pub(super) struct EngineState<S: Server> {
     pub(super) clock: Clock,
     pub(super) queues: Queues,
     pub(super) joint_sessions: JointSessions,
-    pub(super) late_records: LateRecords,
+    pub(super) late_records: mpsc::UnboundedSender<(Instant, Unrecorded)>,
     idle: Idle<S::Session>,
     tasks: Mutex<HashMap<Key, Registered>>,
     pub(super) over: EndedClaims,
     pub(super) clients: Subscribers,
-    tidying: AtomicBool,
+    /// Makes the task of [`close_idle`] run.
+    may_be_idle: mpsc::Sender<()>,
 }
 
 struct Registered {
@@ -64,19 +66,24 @@ pub(super) struct Place<S: Server> {
 }
 
 impl<S: Server> EngineState<S> {
-    pub(super) fn new(server: Arc<Sessions<S>>, clock: Clock) -> Self {
-        Self {
+    pub(super) fn start(server: Arc<Sessions<S>>, clock: Clock) -> Arc<Self> {
+        let (late_records, unrecorded) = mpsc::unbounded_channel();
+        tokio::spawn(record_late(Arc::clone(&server), unrecorded));
+        let (may_be_idle, signals) = mpsc::channel(1);
+        let state = Arc::new(Self {
             server,
             queues: Queues::default(),
             joint_sessions: JointSessions::default(),
-            late_records: LateRecords::default(),
+            late_records,
             idle: Idle::default(),
             tasks: Mutex::default(),
             over: EndedClaims::new(clock.clone()),
             clients: Subscribers::default(),
             clock,
-            tidying: AtomicBool::new(false),
-        }
+            may_be_idle,
+        });
+        tokio::spawn(close_idle(Arc::downgrade(&state), signals));
+        state
     }
 
     pub(super) fn task_or_place(
@@ -104,22 +111,20 @@ impl<S: Server> EngineState<S> {
 
     /// Waits until the records of this client's holds are written, at most [`RECORD_LIMIT`].
     pub(super) async fn until_recorded(&self, is_wanted: impl Fn(&LockName) -> bool) {
-        let unrecorded: Vec<_> = lock(&self.tasks)
+        let mut unrecorded: Vec<_> = lock(&self.tasks)
             .iter()
-            .filter(|((name, _), task)| is_wanted(name) && !is_set(&task.is_recorded))
+            .filter(|((name, _), _)| is_wanted(name))
             .map(|(_, task)| Arc::downgrade(&task.is_recorded))
             .collect();
-        // Once a hold has ended, its flag no longer exists.
-        let is_unrecorded =
-            |flag: &Weak<AtomicBool>| flag.upgrade().is_some_and(|flag| !is_set(&flag));
-        let recorded = async {
-            for flag in unrecorded {
-                while is_unrecorded(&flag) {
-                    tokio::time::sleep(RECORD_AFTER / 4).await;
-                }
+        let begun = Instant::now();
+        while begun.elapsed() < RECORD_LIMIT {
+            // Once a hold has ended, its flag no longer exists.
+            unrecorded.retain(|flag| flag.upgrade().is_some_and(|it| !it.load(Ordering::Relaxed)));
+            if unrecorded.is_empty() {
+                return;
             }
-        };
-        let _ = timeout(RECORD_LIMIT, recorded).await;
+            sleep(RECORD_AFTER / 4).await;
+        }
     }
 
     pub(super) fn report(&self, claim: &Claim, reason: Reason) {
@@ -172,30 +177,11 @@ impl<S: Server> EngineState<S> {
     }
 
     /// Keeps a session without locks for reuse.
-    pub(super) async fn put_back(self: &Arc<Self>, session: S::Session) {
-        if let Some(one_too_many) = self.idle.keep(session) {
-            one_too_many.close().await;
-            return;
+    pub(super) async fn put_back(&self, session: S::Session) {
+        match self.idle.keep(session) {
+            Some(one_too_many) => one_too_many.close().await,
+            None => drop(self.may_be_idle.try_send(())),
         }
-        if self.tidying.swap(true, Ordering::AcqRel) {
-            return;
-        }
-        let state = Arc::downgrade(self);
-        tokio::spawn(async move {
-            loop {
-                tokio::time::sleep(idle::KEPT / 2).await;
-                let Some(state) = state.upgrade() else { return };
-                state.close_idle(false).await;
-                if state.idle.is_empty() {
-                    state.tidying.store(false, Ordering::Release);
-                    // A `put_back` that found the flag still set started no task, so this task
-                    // continues for its session.
-                    if state.idle.is_empty() || state.tidying.swap(true, Ordering::AcqRel) {
-                        return;
-                    }
-                }
-            }
-        });
     }
 
     pub(super) async fn close_idle(&self, all: bool) {
@@ -211,6 +197,14 @@ impl<S: Server> Drop for Place<S> {
     }
 }
 
-fn is_set(flag: &AtomicBool) -> bool {
-    flag.load(Ordering::Relaxed)
+/// Closes sessions that were idle for too long, as long as there are idle ones.
+async fn close_idle<S: Server>(state: Weak<EngineState<S>>, mut signals: mpsc::Receiver<()>) {
+    while signals.recv().await.is_some() {
+        sleep(idle::KEPT / 2).await;
+        let Some(state) = state.upgrade() else { return };
+        state.close_idle(false).await;
+        if !state.idle.is_empty() {
+            let _ = state.may_be_idle.try_send(());
+        }
+    }
 }

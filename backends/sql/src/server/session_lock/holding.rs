@@ -9,9 +9,13 @@ use lockwright_core::{
     ReleaseOutcome, RenewalOutcome, Result,
 };
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use super::withdraw::LIMIT;
-use super::{Command, EngineState, HoldSession, Inbox, Kept, Place, Server, Unrecorded, withdraw};
+use super::{
+    Command, EngineState, HoldSession, Inbox, Kept, Place, RECORD_AFTER, Server, Unrecorded,
+    withdraw,
+};
 
 const WHY_LIMIT: Duration = Duration::from_secs(1);
 
@@ -82,7 +86,8 @@ impl<S: Server> Holding<S> {
 
     async fn serve(&mut self) -> End {
         if !self.is_recorded() {
-            self.state.record_later(self.unrecorded());
+            let at = Instant::now() + RECORD_AFTER;
+            let _ = self.state.late_records.send((at, self.unrecorded()));
         }
         loop {
             // At `over`, the idle timeout has certainly ended a hold's own session. A joint session
@@ -141,7 +146,7 @@ impl<S: Server> Holding<S> {
 
     async fn renew(&mut self) -> Kept {
         if !self.is_recorded() {
-            self.state.record(self.unrecorded());
+            self.unrecorded().record(&self.state.server);
         }
         let hold = &mut self.hold;
         if hold.broken {

@@ -49,7 +49,7 @@ use holding::{Hold, Holding, Live};
 use idle::Idle;
 pub(crate) use idle::KEPT_TIMEOUTS;
 use joint_session::{JointSessions, Member};
-use late_records::{LateRecords, Unrecorded};
+use late_records::{Unrecorded, record_late};
 use local_queue::{Queues, Turn};
 pub(crate) use permit::Permit;
 pub(crate) use sessions::{Kind, Sessions};

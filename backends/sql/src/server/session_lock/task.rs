@@ -50,7 +50,7 @@ pub(super) struct Inbox {
     pub(super) commands: mpsc::UnboundedReceiver<Command>,
     pub(super) closing: watch::Receiver<()>,
     pub(super) answer: Option<oneshot::Sender<Result<AcquireOutcome>>>,
-    others: Vec<oneshot::Sender<Result<AcquireOutcome>>>,
+    pub(super) others: Vec<oneshot::Sender<Result<AcquireOutcome>>>,
 }
 
 pub(super) enum Withdrawn {
@@ -67,14 +67,6 @@ enum Asked<S: Server> {
 }
 
 impl Inbox {
-    pub(super) fn new(
-        commands: mpsc::UnboundedReceiver<Command>,
-        closing: watch::Receiver<()>,
-        answer: oneshot::Sender<Result<AcquireOutcome>>,
-    ) -> Self {
-        Self { commands, closing, answer: Some(answer), others: Vec::new() }
-    }
-
     /// Answers requests about the waiting claim until it is withdrawn.
     pub(super) async fn withdrawn(&mut self) -> Withdrawn {
         loop {
@@ -348,15 +340,11 @@ pub(super) async fn live_session<S: Server>(
         let (mut session, idle_since) = state.session(claim, of).await?;
         // A session that was used just now is probably alive. If not, the next statement fails.
         let is_probably_alive = idle_since.is_none_or(|since| since.elapsed() < JUST_NOW);
-        if is_probably_alive || !has_ended(&mut session) {
+        if is_probably_alive || session.ended().now_or_never() != Some(Ended::Session) {
             return Ok((session, idle_since.is_some()));
         }
         session.close().await;
     }
-}
-
-fn has_ended(session: &mut impl Session) -> bool {
-    session.ended().now_or_never() == Some(Ended::Session)
 }
 
 async fn granted<S: Server>(

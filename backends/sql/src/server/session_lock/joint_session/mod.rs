@@ -63,11 +63,13 @@ struct JointSession {
 struct Orders {
     keeps: UnboundedSender<(Claim, Answer<Kept>)>,
     unlocks: UnboundedSender<(Claim, Answer<bool>)>,
-    /// The third value is a [`Member::ended`].
-    locks: UnboundedSender<(Claim, Answer<(Locked, BootInstant)>, watch::Sender<bool>)>,
+    locks: UnboundedSender<LockOrder>,
 }
 
 type Answer<T> = oneshot::Sender<Result<T>>;
+
+/// The third value is a [`Member::ended`].
+type LockOrder = (Claim, Answer<(Locked, BootInstant)>, watch::Sender<bool>);
 
 /// A hold in a joint session, or an attempt. Dropping it releases the lock.
 #[derive(Debug)]

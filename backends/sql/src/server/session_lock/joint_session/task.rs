@@ -3,12 +3,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use lockwright_core::{BootInstant, Claim, Clock, Error, ErrorKind, LockName, Result};
+use lockwright_core::{Claim, Clock, Error, ErrorKind, LockName, Result};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, timeout};
 
-use super::{Answer, CLOSED, JointSession, MARGIN, MOST, Orders, statement_limit};
+use super::{Answer, CLOSED, JointSession, LockOrder, MARGIN, MOST, Orders, statement_limit};
 use crate::server::session_lock::{Ended, Kept, Locked, Session};
 use crate::server::{Effect, errors};
 
@@ -31,7 +31,7 @@ struct Task<S> {
     backend: &'static str,
     keeps: UnboundedReceiver<(Claim, Answer<Kept>)>,
     unlocks: UnboundedReceiver<(Claim, Answer<bool>)>,
-    locks: UnboundedReceiver<(Claim, Answer<(Locked, BootInstant)>, watch::Sender<bool>)>,
+    locks: UnboundedReceiver<LockOrder>,
     slots: Arc<Semaphore>,
     looked: Instant,
 }
@@ -114,9 +114,7 @@ impl<S: Session> Task<S> {
             Some((claim, answer)) = self.unlocks.recv() => {
                 let _ = answer.send(Ok(self.unlock(&claim).await?));
             }
-            Some((claim, answer, ended)) = self.locks.recv() => {
-                self.lock(claim, answer, ended).await?;
-            }
+            Some(order) = self.locks.recv() => self.lock(order).await?,
             ended = self.session.ended() => return self.ended(ended).await,
             () = tokio::time::sleep(KEPT.min(self.ttl / 2)), if self.members.all.is_empty() => {
                 return Ok(false);
@@ -125,12 +123,7 @@ impl<S: Session> Task<S> {
         Ok(true)
     }
 
-    async fn lock(
-        &mut self,
-        claim: Claim,
-        answer: Answer<(Locked, BootInstant)>,
-        ended: watch::Sender<bool>,
-    ) -> Result<()> {
+    async fn lock(&mut self, (claim, answer, ended): LockOrder) -> Result<()> {
         let sent = self.clock.now();
         if self.members.all.contains_key(&claim.name) {
             let _ = answer.send(Ok((Locked::No { same_token: false }, sent)));

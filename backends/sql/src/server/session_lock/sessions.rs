@@ -60,7 +60,8 @@ fn queries<S: Server>(dialect: &S, kind: Kind, mode: Mode) -> Queries {
             false => (name, Sql::new(&text)),
         }
     };
-    names.map(query).collect()
+    let other = if kind == Kind::Session { Kind::Row } else { Kind::Session };
+    names.filter(|name| !name.starts_with(other.prefix())).map(query).collect()
 }
 
 impl<S: Server> Sessions<S> {

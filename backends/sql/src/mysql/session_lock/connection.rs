@@ -251,7 +251,8 @@ impl MySqlSession {
     ) -> sqlx::Result<Locked> {
         const TRIES: u32 = 5;
         let waits_on = slice.is_some() && !last && claim.mode == Mode::Exclusive;
-        let missed = if waits_on { "waited" } else { "missed" };
+        // A writer keeps its barrier until its next wait, because named locks outlive the rollback.
+        let end = if waits_on { "ROLLBACK" } else { LET_GO };
         for _ in 0..TRIES {
             let may_find_readers = slice.is_some() && !self.waits_for_readers;
             match self.send(claim, slice).await {
@@ -266,7 +267,7 @@ impl MySqlSession {
                 Err(error) if is_in_vain(&error) => self.row_limit = None,
                 Err(error) => return Err(error),
             }
-            let rows = self.run(self.text(missed, claim, &[])).await?;
+            let rows = self.run(format!("{}; {end}", self.text("missed", claim, &[]))).await?;
             let is_true = |at| rows.last().and_then(|row| row.bool(at).ok()).unwrap_or(false);
             let (exists, same_token, has_readers) = (is_true(0), is_true(1), is_true(2));
             if exists && has_readers && may_find_readers && claim.mode == Mode::Exclusive {

@@ -24,8 +24,8 @@ SELECT name /*M!100300 , NEXTVAL({hold_fence}) */ FROM {row}
 WHERE name = :name AND GET_LOCK(:mark, 0) = 1 FOR UPDATE SKIP LOCKED;
 
 /* row_wait */
--- If the name may have readers, returns at once, without a row, and row_missed or row_waited
--- reports the readers. Otherwise gets the mark, and waits for the row as long as
+-- If the name may have readers, returns at once, without a row, and row_missed reports the
+-- readers. Otherwise gets the mark, and waits for the row as long as
 -- `innodb_lock_wait_timeout`.
 SELECT IF(EXISTS (SELECT 1 FROM {hold} WHERE kind = 'row' AND name = :name AND token = '{readers}'),
           -1, GET_LOCK(:mark, 0))
@@ -69,18 +69,9 @@ LOCK IN SHARE MODE;
 
 /* row_missed row_shared_missed */
 -- Returns whether the row exists, whether another session has the mark, and whether row_wait found
--- readers.
+-- readers. A rollback follows.
 SELECT EXISTS (SELECT 1 FROM {row} WHERE name = :name),
        COALESCE(IS_USED_LOCK(:mark) <> CONNECTION_ID(), FALSE), @lockwright_mark <=> -1;
-ROLLBACK;
-DO RELEASE_ALL_LOCKS();
-SET SESSION wait_timeout = 60;
-
-/* row_waited */
--- Like row_missed, but the writer keeps its barrier, because named locks outlive the rollback.
-SELECT EXISTS (SELECT 1 FROM {row} WHERE name = :name),
-       COALESCE(IS_USED_LOCK(:mark) <> CONNECTION_ID(), FALSE), @lockwright_mark <=> -1;
-ROLLBACK;
 
 /* row_make */
 -- Inserts the row only if it is missing, because an insert of an existing row would wait for its

@@ -101,7 +101,10 @@ impl<S: Server> Sessions<S> {
     pub(crate) async fn end(&self, name: &LockName, token: Token) -> Result<usize> {
         let found = self.sessions_of(name, token).await?;
         for (session, is_joint) in &found {
-            if *is_joint && self.client_ends(name, token, *session).await? {
+            if *is_joint
+                && self.kind == Kind::Session
+                && self.client_ends(name, token, *session).await?
+            {
                 continue;
             }
             let session = [("session", Value::Int(*session))];
@@ -202,12 +205,14 @@ impl<S: Server> Sessions<S> {
         token: Option<Token>,
     ) -> Result<(Inspection, Vec<SessionId>)> {
         let mut looked = self.look_once(name).await?;
+        let mut looks = LOOKS;
         if S::HIDES_YOUNG_ROWS && self.kind == Kind::Row && looked.0.holders.is_empty() {
             tokio::time::sleep(RECORDED_BY).await;
             looked = self.look_once(name).await?;
+            looks = 0;
         }
         let is_young = |holder: &Holder| holder.identity.is_none();
-        for _ in 0..LOOKS {
+        for _ in 0..looks {
             if !looked.0.holders.iter().any(is_young) {
                 break;
             }

@@ -152,8 +152,11 @@ impl Slot {
         let ((answer, answered), (sender, ended)) = (oneshot::channel(), watch::channel(false));
         let _ = orders.locks.send((claim.clone(), answer, sender));
         let claim = claim.clone();
-        let member = Member { id, claim, orders, ended, is_released: false, _slot: permit };
+        let mut member = Member { id, claim, orders, ended, is_released: false, _slot: permit };
         let locked = answered.await.ok()?;
+        // After any other answer, the session has no lock to release. A late order could release
+        // the same claim's next hold.
+        member.is_released = !matches!(locked, Ok((Locked::Yes(_), _)));
         Some(locked.map(|(locked, sent)| (locked, sent, member)))
     }
 }

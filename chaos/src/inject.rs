@@ -108,7 +108,7 @@ impl Scene<'_> {
 
     /// Returns the leader's index, or for an odd `pick` a follower's, if any.
     fn chosen(&mut self, pick: usize) -> usize {
-        let (count, leader) = (self.servers.servers().len(), self.servers.leader());
+        let (count, leader) = (self.servers.servers().len(), self.servers.leader().unwrap_or(0));
         let others = count - 1;
         let hits_the_leader = schedule::hits_the_leader(pick) || others == 0;
         if hits_the_leader { leader } else { (leader + 1 + pick / 2 % others) % count }

@@ -292,7 +292,11 @@ impl Faulty {
                 pending().await
             }
             Fate::Panic => injected_panic(),
-            _ => request.await,
+            Fate::Pass
+            | Fate::StartBefore(_)
+            | Fate::StartAfter(_)
+            | Fate::Valid(_)
+            | Fate::Short(_) => request.await,
         };
         self.give_way().await;
         (fate, answer)

@@ -38,8 +38,8 @@ macro_rules! members {
                 self.members.members.iter_mut().map(|member| member as &mut dyn Server).collect()
             }
 
-            fn leader(&mut self) -> usize {
-                self.members.leader().unwrap_or(0)
+            fn leader(&mut self) -> Result<usize> {
+                Ok(self.members.leader()?)
             }
 
             fn wait_until_whole(&mut self) -> Result<()> {
@@ -78,7 +78,7 @@ members!(ZooKeeper, {
     }
 
     fn leaks(&mut self, prefix: &str) -> Result<Vec<String>> {
-        let leader = self.leader();
+        let leader = self.leader()?;
         let sessions = self.members.four_letter(leader, "dump")?;
         let ephemeral = sessions.lines().filter(|line| line.contains(prefix));
         Ok(ephemeral.map(|node| format!("node {}", node.trim())).collect())

@@ -54,8 +54,8 @@ pub(crate) trait Servers: Send {
 
     fn servers(&mut self) -> Vec<&mut dyn Server>;
 
-    fn leader(&mut self) -> usize {
-        0
+    fn leader(&mut self) -> Result<usize> {
+        Ok(0)
     }
 
     /// `proxied` is true if the schedule's clients need proxies.
@@ -80,7 +80,7 @@ pub(crate) trait Servers: Send {
     }
 
     fn fail_over(&mut self) -> Result<String> {
-        let old = self.leader();
+        let old = self.leader()?;
         self.servers()[old].kill();
         let new = self.wait_for_failover(old)?;
         self.servers()[old].restart(true)?;

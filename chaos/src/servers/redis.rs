@@ -138,8 +138,8 @@ impl Servers for BySentinels {
         self.set.servers.iter_mut().map(|server| server as &mut dyn Server).collect()
     }
 
-    fn leader(&mut self) -> usize {
-        self.set.master().unwrap_or(0)
+    fn leader(&mut self) -> Result<usize> {
+        Ok(self.set.master()?)
     }
 
     fn prepare(&mut self, proxied: bool) -> Result<()> {
@@ -225,19 +225,23 @@ impl Servers for InCluster {
         self.cluster.nodes.iter_mut().map(|node| node as &mut dyn Server).collect()
     }
 
-    fn leader(&mut self) -> usize {
-        self.cluster.nodes.iter().position(is_master).unwrap_or(0)
+    fn leader(&mut self) -> Result<usize> {
+        Ok(self.cluster.nodes.iter().position(is_master).ok_or("no node is a master")?)
     }
 
     fn wait_until_whole(&mut self) -> Result<()> {
         Ok(self.cluster.wait_until_whole()?)
     }
 
-    fn wait_for_failover(&mut self, old: usize) -> Result<usize> {
+    fn fail_over(&mut self) -> Result<String> {
+        let old = self.leader()?;
         let mut keys = (0..1000).map(|number| format!("key-{number}"));
         let served = keys.find(|key| self.cluster.master_of(key).is_ok_and(|one| one == old));
         let key = served.ok_or("the master serves nothing")?;
-        Ok(self.cluster.wait_for_failover(&key, old)?)
+        self.cluster.nodes[old].kill();
+        let new = self.cluster.wait_for_failover(&key, old)?;
+        self.cluster.nodes[old].restart(true)?;
+        Ok(format!("server {new} took over from {old}"))
     }
 
     fn limit_connections(&mut self, on: bool) -> Result<()> {

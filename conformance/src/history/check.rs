@@ -114,7 +114,9 @@ fn after_its_end(run: &Run, used: &UseOf) -> Option<Violation> {
         };
         let violation = Violation::new(Rule::UsedAfterItsEnd, title);
         let violation = violation.of([hold].into_iter().chain(next)).at(used.at, used.at);
-        violation.note(format!("{by} at {:.6} s", run.since(used.at)))
+        violation
+            .between("; before that it was granted to ")
+            .note(format!("{by} at {:.6} s", run.since(used.at)))
     })
 }
 

@@ -40,6 +40,7 @@ pub(crate) fn check(
             let due = late.map_or(tracked.hold.until, |next| next.granted);
             let violation = Violation::new(Rule::LateLoss, title);
             let violation = violation.of([&tracked.hold].into_iter().chain(late));
+            let violation = violation.between("; the next grant was to ");
             let note = match reported {
                 Some(at) => format!("reported at {:.6} s", run.since(at)),
                 None => "not reported".to_owned(),

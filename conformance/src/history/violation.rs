@@ -13,6 +13,8 @@ pub struct Violation {
     /// The holds that violate the rule.
     pub holds: Vec<Hold>,
     title: String,
+    /// The text between two holds.
+    between: &'static str,
     note: String,
     /// The instant from which the description counts.
     pub(super) zero: BootInstant,
@@ -79,8 +81,16 @@ pub(crate) struct Write {
 
 impl Violation {
     pub(super) fn new(rule: Rule, title: impl Into<String>) -> Self {
-        let (title, note, zero) = (title.into(), String::new(), BootInstant::from_nanos(0));
-        Self { rule, holds: Vec::new(), title, note, zero, who: Vec::new(), time: None }
+        Self {
+            rule,
+            holds: Vec::new(),
+            title: title.into(),
+            between: " and ",
+            note: String::new(),
+            zero: BootInstant::from_nanos(0),
+            who: Vec::new(),
+            time: None,
+        }
     }
 
     /// Sets the holds, all of one name.
@@ -97,6 +107,10 @@ impl Violation {
 
     pub(super) fn at(self, from: BootInstant, to: BootInstant) -> Self {
         Self { time: Some((from, to.max(from))), ..self }
+    }
+
+    pub(super) fn between(self, between: &'static str) -> Self {
+        Self { between, ..self }
     }
 
     /// Adds a text to the description.
@@ -125,7 +139,7 @@ impl fmt::Display for Violation {
         for (number, hold) in self.holds.iter().enumerate() {
             match number {
                 0 => write!(f, "{:?}, ", hold.name)?,
-                _ => f.write_str(" and ")?,
+                _ => f.write_str(self.between)?,
             }
             let [asked, granted, until] =
                 [hold.asked, hold.granted, hold.until].map(|instant| seconds(self.zero, instant));

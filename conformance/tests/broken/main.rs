@@ -98,8 +98,10 @@ impl Factory for Simulated {
         let (backend, clock): (Arc<dyn DistributedLock>, _) = match self.client {
             ClientFlaw::None => (backend, clock.clone()),
             ClientFlaw::AnchorsAtTheReply => {
-                let flawed = Flawed::around(Flaw::AnchorsAtTheReply, backend, clock);
-                (Arc::new(flawed), clock.clone())
+                (Arc::new(Flawed::around(Flaw::AnchorsAtTheReply, backend, clock)), clock.clone())
+            }
+            ClientFlaw::AcceptsLateGrants => {
+                (Arc::new(Flawed::around(Flaw::AcceptsLateGrants, backend, clock)), clock.clone())
             }
             // Tokio's clock stops while the machine sleeps.
             ClientFlaw::MonotonicClock => (backend, Clock::tokio()),

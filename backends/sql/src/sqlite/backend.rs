@@ -1,9 +1,9 @@
 use std::time::Duration;
 
 use lockwright_core::{
-    AcquireOutcome, BreakMode, BreakTarget, Broken, Claim, Cursor, DistributedLock, Error,
-    ErrorKind, Events, Finding, Inspection, LockName, Mode, Page, Profile, Reason, ReleaseMode,
-    ReleaseOutcome, Renew, Renewal, Result, SweepReport, Token, Wait, async_trait,
+    AcquireOutcome, BreakMode, BreakTarget, Broken, Claim, Cursor, DistributedLock, Error, Events,
+    Finding, Inspection, LockName, Mode, Page, Profile, ReleaseMode, ReleaseOutcome, Renew, Renewal,
+    Result, SweepReport, Token, Wait, async_trait,
 };
 
 use super::statements::{Acquire, Acquired};
@@ -64,8 +64,10 @@ impl DistributedLock for Sqlite {
         let tombstone = release_mode == ReleaseMode::Reconcile;
         let request = Request::Release { claim: claim.clone(), tombstone };
         let answer = self.jobs.ask(request).await.map_err(|e| e.with_name(&claim.name))?;
-        let (ended, _makes_room) = expect!(answer, Released);
-        Ok(ended)
+        Ok(match expect!(answer, Released) {
+            Some(_makes_room) => ReleaseOutcome::Released,
+            None => ReleaseOutcome::NotHeld,
+        })
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Inspection> {
@@ -114,18 +116,13 @@ impl Sqlite {
     }
 
     async fn granted(&self, request: Request, claim: &Claim) -> Result<AcquireOutcome> {
-        let error = match self.jobs.ask(request).await.map_err(|e| e.with_name(&claim.name))? {
-            Answer::Acquired(Acquired::Outcome(outcome)) => return Ok(outcome),
-            Answer::Acquired(Acquired::Ended) => Error::new(
-                ErrorKind::Lost(Reason::Gone),
-                "the request was cancelled before it reached the server; acquire the lock again",
-            ),
-            Answer::Acquired(Acquired::OtherKind(present)) => {
-                Error::other_kind(present, claim.mode)
+        match self.jobs.ask(request).await.map_err(|e| e.with_name(&claim.name))? {
+            Answer::Acquired(Acquired::Outcome(outcome)) => Ok(outcome),
+            Answer::Acquired(Acquired::Refused(error)) => {
+                Err(error.with_backend(PROFILE.backend).with_name(&claim.name))
             }
             other => unreachable!("asked for a hold, got {other:?}"),
-        };
-        Err(error.with_backend(PROFILE.backend).with_name(&claim.name))
+        }
     }
 }
 

@@ -17,10 +17,14 @@ use super::file_system;
 /// Repeats the attempt while the file is busy, for at most the limit.
 macro_rules! patiently {
     ($limit:expr, $attempt:expr) => {{
-        let mut patience = $crate::sqlite::connection::Patience::new($limit);
+        let since = std::time::Instant::now();
+        let mut tries = 0;
         loop {
             match $attempt.await {
-                Err(e) if $crate::sqlite::errors::is_busy(&e) && patience.again().await => {}
+                Err(e) if $crate::sqlite::errors::is_busy(&e) && since.elapsed() < $limit => {
+                    tries += 1;
+                    $crate::sqlite::connection::pause(tries, since).await;
+                }
                 other => break other,
             }
         }
@@ -30,12 +34,7 @@ pub(super) use patiently;
 
 pub(super) const VERSION: i64 = 1;
 
-pub(super) const SCHEMA: &str = concat!(
-    include_str!("../../schema/sqlite.sql"),
-    include_str!("../../schema/sqlite_shared_holders.sql")
-);
-
-const ADDED: &str = include_str!("../../schema/sqlite_shared_holders.sql");
+pub(super) const SCHEMA: &str = include_str!("../../schema/sqlite.sql");
 
 #[derive(Debug, Clone)]
 pub(super) struct Database {
@@ -212,84 +211,39 @@ async fn use_write_ahead_log(connection: &mut SqliteConnection) -> sqlx::Result<
 }
 
 async fn version_or_create(connection: &mut SqliteConnection) -> sqlx::Result<i64> {
-    if missing(connection).await?.is_some() {
-        sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut *connection).await?;
+    if !has_tables(connection).await? {
+        let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
         // Another process may have created the tables, so this checks again under the write lock.
-        let made = match missing(connection).await {
-            Ok(None) => Ok(()),
-            Ok(Some(tables)) => sqlx::raw_sql(tables).execute(&mut *connection).await.map(drop),
-            Err(e) => Err(e),
-        };
-        let end = if made.is_ok() { "COMMIT" } else { "ROLLBACK" };
-        let ended = sqlx::raw_sql(end).execute(&mut *connection).await;
-        if ended.is_err() && made.is_ok() {
-            let _ = sqlx::raw_sql("ROLLBACK").execute(&mut *connection).await;
+        if !has_tables(&mut transaction).await? {
+            sqlx::raw_sql(SCHEMA).execute(&mut *transaction).await?;
         }
-        made.and(ended.map(drop))?;
+        transaction.commit().await?;
     }
     version(connection).await
 }
 
-async fn missing(connection: &mut SqliteConnection) -> sqlx::Result<Option<&'static str>> {
-    if !has_table(connection, "lockwright_meta").await? {
-        return Ok(Some(SCHEMA));
-    }
-    let is_known = version(connection).await? == VERSION;
-    let lacks = is_known && !has_table(connection, "lockwright_shared_holder").await?;
-    Ok(lacks.then_some(ADDED))
-}
-
-async fn has_table(connection: &mut SqliteConnection, name: &str) -> sqlx::Result<bool> {
-    let found = sqlx::query("SELECT 1 FROM sqlite_schema WHERE name = ?1")
-        .bind(name)
-        .fetch_all(connection)
-        .await?;
-    Ok(!found.is_empty())
+async fn has_tables(connection: &mut SqliteConnection) -> sqlx::Result<bool> {
+    let tables = sqlx::query("SELECT 1 FROM sqlite_schema WHERE name = 'lockwright_meta'");
+    Ok(tables.fetch_optional(connection).await?.is_some())
 }
 
 pub(super) async fn version(connection: &mut SqliteConnection) -> sqlx::Result<i64> {
     sqlx::query("SELECT version FROM lockwright_meta").fetch_one(connection).await?.try_get(0)
 }
 
-impl Open {
-    pub(super) async fn close(self) {
-        let _ = self.connection.close().await;
-    }
-}
-
 /// The limit on waiting for the write lock. Another process normally keeps that lock only for one
 /// sync of the disk.
 pub(super) const BUSY_LIMIT: Duration = Duration::from_secs(5);
 
-/// Retries, at first without a pause, then with pauses of 1 ms to 5 ms.
-#[derive(Debug)]
-pub(super) struct Patience {
-    limit: Duration,
-    since: Instant,
-    tries: u32,
-}
+/// Pauses after an attempt: at first not at all, then for 1 ms to 5 ms.
+pub(super) async fn pause(tries: u64, since: Instant) {
+    const ON_THE_SPOT: u64 = 4;
 
-impl Patience {
-    pub(super) fn new(limit: Duration) -> Self {
-        Self { limit, since: Instant::now(), tries: 0 }
+    if tries <= ON_THE_SPOT {
+        return tokio::task::yield_now().await;
     }
-
-    pub(super) async fn again(&mut self) -> bool {
-        const ON_THE_SPOT: u32 = 4;
-
-        let waited = self.since.elapsed();
-        if waited >= self.limit {
-            return false;
-        }
-        self.tries += 1;
-        if self.tries <= ON_THE_SPOT {
-            tokio::task::yield_now().await;
-        } else {
-            // Keeps processes from retrying in step.
-            let longest = u64::from((self.tries - ON_THE_SPOT).min(5));
-            let uneven = u64::from(waited.subsec_nanos()) % longest;
-            tokio::time::sleep(Duration::from_millis(1 + uneven)).await;
-        }
-        true
-    }
+    // Keeps processes from retrying in step.
+    let longest = (tries - ON_THE_SPOT).min(5);
+    let uneven = u64::from(since.elapsed().subsec_nanos()) % longest;
+    tokio::time::sleep(Duration::from_millis(1 + uneven)).await;
 }

@@ -1,17 +1,12 @@
 //! Readers and holders of permits.
 
-use std::collections::HashSet;
 use std::time::Duration;
 
-use lockwright_core::{
-    BootInstant, Claim, Fence, Granted, Holder, LockName, Mode, ReleaseOutcome, Token,
-};
+use lockwright_core::{BootInstant, LockName, Mode};
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Result, Row};
 
-use super::statements::{
-    Acquire, Acquired, Asked, Tables, decode, expires, json, nanos, query, stored, to_renew,
-};
+use super::statements::{Acquire, Acquired, Tables, decode, json, nanos, query, stored};
 use crate::kind;
 
 /// How long a waiting writer's poll blocks new readers: the time of several polls.
@@ -25,25 +20,16 @@ struct Look {
 }
 
 impl Tables<'_> {
-    pub(super) async fn acquire_shared(&mut self, asked: &Acquire) -> Result<Acquired> {
+    /// Acquires a name that is free, or held as shared according to its `row`.
+    pub(super) async fn acquire_shared(
+        &mut self,
+        asked: &Acquire,
+        row: &SqliteRow,
+        is_live: bool,
+    ) -> Result<Acquired> {
         let claim = &asked.claim;
-        let token = claim.token.to_string();
-        let (row, is_live, is_ended) = self.seen(&claim.name, Some(&token)).await?;
-        if is_ended {
-            return Ok(Acquired::Ended);
-        }
-        if is_live {
-            let present = present(&row)?;
-            if !present.is_of_the_kind_of(claim.mode) {
-                return Ok(Acquired::OtherKind(present));
-            }
-            if present == Mode::Exclusive {
-                let holder = self.holder(&row)?;
-                return Ok(Acquired::busy(Some(self.remaining(&row)?), Some(holder), false));
-            }
-            if let Some(own) = self.own(&claim.name, claim.token).await? {
-                return self.again_shared(claim, &own).await;
-            }
+        if is_live && let Some(own) = self.own(&claim.name, &claim.token.to_string()).await? {
+            return self.again(claim, &own).await;
         }
         let look = self.look(&claim.name).await?;
         let (fits, free_at) = match claim.mode {
@@ -54,7 +40,7 @@ impl Tables<'_> {
         };
         if !fits {
             let retry_after = free_at.map(|end| end.saturating_since(self.now));
-            let first = self.first_shared(&claim.name).await?;
+            let first = self.first_holder(&claim.name).await?;
             return Ok(Acquired::busy(retry_after, first, false));
         }
         let until = self.now + claim.ttl;
@@ -69,83 +55,46 @@ impl Tables<'_> {
         } else {
             self.number(&claim.name).await?
         };
-        self.add(asked, fence, until).await?;
+        let added = self.add(asked, fence, until).await?;
         if is_live {
             self.keep(&[claim.name.as_str()]).await?;
         }
-        Ok(Acquired::granted(granted(fence)?))
+        Acquired::granted(&added)
     }
 
     /// Records that a writer waits for readers. Needs no transaction, because the record is void
     /// once the name's `fence` has changed.
     pub(super) async fn wait(&mut self, asked: &Acquire, fence: i64) -> Result<()> {
-        self.add(asked, fence, self.now + WAITS).await
+        self.add(asked, fence, self.now + WAITS).await.map(drop)
     }
 
-    pub(super) async fn first_shared(&mut self, name: &LockName) -> Result<Option<Holder>> {
-        self.shared_holders(name).await?.first().map(|row| self.holder(row)).transpose()
-    }
-
-    pub(super) async fn shared_holders(&mut self, name: &LockName) -> Result<Vec<SqliteRow>> {
-        self.rows(query!("shared_holders"; name.as_str(), self.boot, stored(self.now))).await
-    }
-
-    pub(super) async fn swap_shared(&mut self, from: Token, asked: &Acquire) -> Result<Acquired> {
+    pub(super) async fn swap_shared(
+        &mut self,
+        from: &str,
+        asked: &Acquire,
+    ) -> Result<Option<SqliteRow>> {
         let claim = &asked.claim;
-        let token = claim.token.to_string();
-        let (_, _, is_ended) = self.seen(&claim.name, Some(&token)).await?;
-        if is_ended {
-            return Ok(Acquired::Ended);
-        }
-        if let Some(own) = self.own(&claim.name, claim.token).await? {
-            return self.again_shared(claim, &own).await;
-        }
-        let not_held = Ok(Acquired::busy(None, None, false));
-        let Some(old) = self.own(&claim.name, from).await? else { return not_held };
+        let Some(old) = self.own(&claim.name, from).await? else { return Ok(None) };
         let is_broken = old.try_get::<Option<&str>, _>("broken")?.is_some();
         if is_broken || self.holder(&old)?.mode != claim.mode {
-            return not_held;
+            return Ok(None);
         }
-        let fence = match claim.mode {
+        let fence: i64 = match claim.mode {
             Mode::Shared => old.try_get("fence")?,
             _ => self.number(&claim.name).await?,
         };
-        let from = from.to_string();
         let swap = query!("shared_swap";
-            claim.name.as_str(), &from, &token, &asked.identity, fence, nanos(claim.ttl),
-            stored(self.now + claim.ttl)
+            claim.name.as_str(), from, claim.token.to_string(), &asked.identity, fence,
+            nanos(claim.ttl), stored(self.now + claim.ttl)
         );
-        self.execute(swap).await?;
+        let swapped = self.row(swap).await?;
         self.keep(&[claim.name.as_str()]).await?;
-        self.put_tombstone(&from, claim.ttl, None).await?;
-        Ok(Acquired::granted(granted(fence)?))
+        Ok(Some(swapped))
     }
 
-    /// Renews holds, and adds their tokens to `renewed`.
-    pub(super) async fn renew_shared(
-        &mut self,
-        asked: &[Asked<'_>],
-        renewed: &mut HashSet<String>,
-    ) -> Result<()> {
-        let renew = query!("shared_renew"; json(asked)?, stored(self.now), self.boot);
-        for row in self.rows(renew).await? {
-            renewed.insert(row.try_get("token")?);
-        }
-        let names: Vec<&str> = asked.iter().map(|(name, _, _)| *name).collect();
-        self.keep(&names).await
-    }
-
-    /// Releases a hold. Returns whether it existed, and whether a waiter may now acquire the name.
-    pub(super) async fn release_shared(
-        &mut self,
-        name: &LockName,
-        token: Token,
-        mode: Mode,
-    ) -> Result<(ReleaseOutcome, bool)> {
-        let gone = self.remove_shared(name, token).await?;
-        if !gone.map_or(Ok(false), |gone| self.is_live(&gone))? {
-            return Ok((ReleaseOutcome::NotHeld, false));
-        }
+    /// Makes the name free, or expire with its last remaining holder. Returns whether a waiter may
+    /// now acquire it.
+    pub(super) async fn leave(&mut self, name: &LockName, mode: Mode) -> Result<bool> {
         let look = self.look(name).await?;
         let ends = match (look.last_end, look.writer_until) {
             (Some(end), _) => end,
@@ -153,22 +102,11 @@ impl Tables<'_> {
             (None, Some(_)) => self.now,
             (None, None) => {
                 self.execute(query!("shared_close"; name.as_str())).await?;
-                return Ok((ReleaseOutcome::Released, true));
+                return Ok(true);
             }
         };
         self.execute(query!("shared_shorten"; name.as_str(), stored(ends))).await?;
-        let makes_room = look.last_end.is_none() || mode != Mode::Shared;
-        Ok((ReleaseOutcome::Released, makes_room))
-    }
-
-    /// Removes the row of a hold or of a waiting writer. Needs no transaction for a writer.
-    pub(super) async fn remove_shared(
-        &mut self,
-        name: &LockName,
-        token: Token,
-    ) -> Result<Option<SqliteRow>> {
-        let release = query!("shared_release"; name.as_str(), token.to_string());
-        Ok(self.rows(release).await?.into_iter().next())
+        Ok(look.last_end.is_none() || mode != Mode::Shared)
     }
 
     async fn look(&mut self, name: &LockName) -> Result<Look> {
@@ -186,50 +124,34 @@ impl Tables<'_> {
         })
     }
 
-    async fn own(&mut self, name: &LockName, token: Token) -> Result<Option<SqliteRow>> {
-        let rows = self.rows(query!("shared_own"; name.as_str(), token.to_string())).await?;
-        let Some(row) = rows.into_iter().next() else { return Ok(None) };
+    pub(super) async fn own(&mut self, name: &LockName, token: &str) -> Result<Option<SqliteRow>> {
+        let mut rows = self.rows(query!("shared_own"; name.as_str(), token)).await?;
+        let Some(row) = rows.pop() else { return Ok(None) };
         let is_hold = self.is_live(&row)? && row.try_get::<&str, _>("mode")? != "exclusive";
         Ok(is_hold.then_some(row))
-    }
-
-    /// Renews the hold, unless it was broken.
-    async fn again_shared(&mut self, claim: &Claim, own: &SqliteRow) -> Result<Acquired> {
-        let mut renewed = HashSet::new();
-        self.renew_shared(&[to_renew(claim)], &mut renewed).await?;
-        let mut granted = granted(own.try_get("fence")?)?;
-        if renewed.is_empty() {
-            granted.valid = Some(expires(own)?.saturating_since(self.now));
-        }
-        Ok(Acquired::granted(granted))
     }
 
     async fn number(&mut self, name: &LockName) -> Result<i64> {
         self.row(query!("shared_number"; name.as_str())).await?.try_get("fence")
     }
 
-    async fn add(&mut self, asked: &Acquire, fence: i64, until: BootInstant) -> Result<()> {
+    async fn add(
+        &mut self,
+        asked: &Acquire,
+        fence: i64,
+        until: BootInstant,
+    ) -> Result<SqliteRow> {
         let claim = &asked.claim;
         let (count, of) = kind::permits(claim.mode);
         let add = query!("shared_add";
             claim.name.as_str(), claim.token.to_string(), &asked.identity, kind::word(claim.mode),
             count, of, fence, nanos(claim.ttl), stored(until), self.boot
         );
-        self.execute(add).await.map(drop)
+        self.row(add).await
     }
 
-    async fn keep(&mut self, names: &[&str]) -> Result<()> {
-        let names: Vec<[&str; 1]> = names.iter().map(|name| [*name]).collect();
-        let keep = query!("shared_keep"; json(&names)?, stored(self.now), self.boot);
+    pub(super) async fn keep(&mut self, names: &[&str]) -> Result<()> {
+        let keep = query!("shared_keep"; json(names)?, stored(self.now), self.boot);
         self.execute(keep).await.map(drop)
     }
-}
-
-pub(super) fn present(row: &SqliteRow) -> Result<Mode> {
-    let token: &str = row.try_get("token")?;
-    kind::present(token).ok_or_else(|| sqlx::Error::Decode(format!("{token:?} is no token").into()))
-}
-
-fn granted(fence: i64) -> Result<Granted> {
-    Ok(Granted::new(Fence::new(fence.try_into().map_err(decode)?)))
 }

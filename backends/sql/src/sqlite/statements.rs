@@ -4,15 +4,14 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use lockwright_core::{
-    AcquireOutcome, BootInstant, BreakMode, BreakTarget, Broken, Busy, Claim, Cursor, Fence,
-    Granted, Holder, Inspection, LockName, Mode, Page, Reason, ReleaseOutcome, Renewal,
+    AcquireOutcome, BootInstant, BreakMode, BreakTarget, Broken, Busy, Claim, Cursor, Error,
+    ErrorKind, Fence, Granted, Holder, Inspection, LockName, Mode, Page, Reason, Renewal,
     SweepReport, Token,
 };
 use sqlx::query::Query;
 use sqlx::sqlite::{Sqlite, SqliteConnection, SqliteRow};
 use sqlx::{Database, Result, Row};
 
-use super::shared_holders::present;
 use crate::kind;
 use crate::queries::files;
 
@@ -22,8 +21,12 @@ pub(super) const QUERIES: &str =
 /// The query with this name, with its parameters in order.
 macro_rules! query {
     ($name:literal $(; $($value:expr),+)?) => {
-        sqlx::query(const { crate::queries::find(crate::sqlite::statements::QUERIES, $name) })
-            $($(.bind($value))+)?
+        {
+            static TEXT: std::sync::LazyLock<&str> = std::sync::LazyLock::new(|| {
+                crate::queries::find(crate::sqlite::statements::QUERIES, $name)
+            });
+            sqlx::query(*TEXT)$($(.bind($value))+)?
+        }
     };
 }
 pub(super) use query;
@@ -53,22 +56,26 @@ pub(super) struct Acquire {
     pub(super) waits: bool,
 }
 
-pub(super) type Asked<'a> = (&'a str, String, i64);
-
 #[derive(Debug)]
 pub(super) enum Acquired {
     Outcome(AcquireOutcome),
-    /// The token has a tombstone.
-    Ended,
-    OtherKind(Mode),
+    Refused(Error),
     /// The token already holds the name, or the name has just become free. A transaction must
     /// decide.
     Again,
 }
 
 impl Acquired {
-    pub(super) fn granted(granted: Granted) -> Self {
-        Self::Outcome(AcquireOutcome::Granted(granted))
+    /// Returns the grant in a row with `fence` and `fences`.
+    pub(super) fn granted(row: &SqliteRow) -> Result<Self> {
+        Ok(Self::Outcome(AcquireOutcome::Granted(grant(row)?)))
+    }
+
+    fn ended() -> Self {
+        Self::Refused(Error::new(
+            ErrorKind::Lost(Reason::Gone),
+            "the request was cancelled before it reached the server; acquire the lock again",
+        ))
     }
 
     pub(super) fn busy(
@@ -100,84 +107,91 @@ impl Tables<'_> {
         in_transaction: bool,
     ) -> Result<Acquired> {
         let claim = &asked.claim;
-        if claim.mode != Mode::Exclusive {
-            return self.acquire_shared(asked).await;
-        }
+        let is_alone = claim.mode == Mode::Exclusive;
         let token = claim.token.to_string();
-        let acquire = query!("acquire";
-            claim.name.as_str(), &token, &asked.identity, i64::from(claim.fences.max(1)),
-            nanos(claim.ttl), self.boot, stored(self.now)
-        );
-        if let Some(row) = self.rows(acquire).await?.first() {
-            return Ok(Acquired::granted(grant(row)?));
+        if is_alone {
+            let acquire = query!("acquire";
+                claim.name.as_str(), &token, &asked.identity, i64::from(claim.fences.max(1)),
+                nanos(claim.ttl), self.boot, stored(self.now)
+            );
+            if let Some(row) = self.rows(acquire).await?.first() {
+                return Acquired::granted(row);
+            }
         }
-
-        let (row, is_live, is_ended) = self.seen(&claim.name, Some(&token)).await?;
+        let (row, is_live, is_ended) = self.seen(&claim.name, &token).await?;
         if is_ended {
-            return Ok(Acquired::Ended);
+            return Ok(Acquired::ended());
         }
-        if !is_live {
+        let present = if is_live { present(&row)? } else { claim.mode };
+        if !present.is_of_the_kind_of(claim.mode) {
+            return Ok(Acquired::Refused(Error::other_kind(present, claim.mode)));
+        }
+        if !is_alone && present != Mode::Exclusive {
+            return self.acquire_shared(asked, &row, is_live).await;
+        }
+        let is_own = is_alone && is_live && row.try_get::<&str, _>("token")? == token;
+        if is_own && in_transaction {
+            return self.again(claim, &row).await;
+        }
+        if is_own || !is_live {
             return Ok(Acquired::Again);
         }
-        let present = present(&row)?;
-        if !present.is_of_the_kind_of(claim.mode) {
-            return Ok(Acquired::OtherKind(present));
+        let is_read = present == Mode::Shared;
+        if is_read && asked.waits {
+            self.wait(asked, row.try_get("fence")?).await?;
         }
-        if present == Mode::Shared {
-            if asked.waits {
-                self.wait(asked, row.try_get("fence")?).await?;
-            }
-            let first = self.first_shared(&claim.name).await?;
-            return Ok(Acquired::busy(Some(self.remaining(&row)?), first, asked.waits));
-        }
-        if row.try_get::<&str, _>("token")? != token {
-            let holder = self.holder(&row)?;
-            return Ok(Acquired::busy(Some(self.remaining(&row)?), Some(holder), false));
-        }
-        if in_transaction { self.again(claim, &row).await } else { Ok(Acquired::Again) }
+        let holder =
+            if is_read { self.first_holder(&claim.name).await? } else { Some(self.holder(&row)?) };
+        Ok(Acquired::busy(Some(self.remaining(&row)?), holder, is_read && asked.waits))
     }
 
-    async fn again(&mut self, claim: &Claim, row: &SqliteRow) -> Result<Acquired> {
-        let rearm = query!("rearm";
-            claim.name.as_str(), claim.token.to_string(), nanos(claim.ttl),
-            stored(self.now + claim.ttl), self.boot, stored(self.now)
-        );
+    /// Renews the token's own hold, unless it was broken.
+    pub(super) async fn again(&mut self, claim: &Claim, row: &SqliteRow) -> Result<Acquired> {
         let mut granted = grant(row)?;
-        if self.execute(rearm).await? == 0 {
+        if self.renewed(&[claim]).await?.is_empty() {
             granted.valid = Some(self.remaining(row)?);
         }
-        Ok(Acquired::granted(granted))
+        Ok(Acquired::Outcome(AcquireOutcome::Granted(granted)))
     }
 
     pub(super) async fn swap(&mut self, from: Token, asked: &Acquire) -> Result<Acquired> {
         let claim = &asked.claim;
-        if claim.mode != Mode::Exclusive {
-            return self.swap_shared(from, asked).await;
-        }
+        let is_alone = claim.mode == Mode::Exclusive;
         let (from, token) = (from.to_string(), claim.token.to_string());
-        let (row, is_live, is_ended) = self.seen(&claim.name, Some(&token)).await?;
+        let (row, is_live, is_ended) = self.seen(&claim.name, &token).await?;
         if is_ended {
-            return Ok(Acquired::Ended);
+            return Ok(Acquired::ended());
         }
-        if is_live && row.try_get::<&str, _>("token")? == token {
-            return self.again(claim, &row).await;
+        let own = if !is_alone {
+            self.own(&claim.name, &token).await?
+        } else if is_live && row.try_get::<&str, _>("token")? == token {
+            Some(row)
+        } else {
+            None
+        };
+        if let Some(own) = own {
+            return self.again(claim, &own).await;
         }
-        let swap = query!("swap";
-            claim.name.as_str(), &from, &token, &asked.identity, nanos(claim.ttl), self.boot,
-            stored(self.now)
-        );
-        let swapped = self.rows(swap).await?;
-        let Some(row) = swapped.first() else { return Ok(Acquired::busy(None, None, false)) };
+        let swapped = if is_alone {
+            let swap = query!("swap";
+                claim.name.as_str(), &from, &token, &asked.identity, nanos(claim.ttl), self.boot,
+                stored(self.now)
+            );
+            self.rows(swap).await?.pop()
+        } else {
+            self.swap_shared(&from, asked).await?
+        };
+        let Some(row) = swapped else { return Ok(Acquired::busy(None, None, false)) };
         self.put_tombstone(&from, claim.ttl, None).await?;
-        Ok(Acquired::granted(grant(row)?))
+        Acquired::granted(&row)
     }
 
     /// Returns the name's row, whether it has an unexpired hold, and whether the token has a
     /// tombstone. With a tombstone, the second value is false.
-    pub(super) async fn seen(
+    async fn seen(
         &mut self,
         name: &LockName,
-        token: Option<&str>,
+        token: &str,
     ) -> Result<(SqliteRow, bool, bool)> {
         let mut rows = self.rows(query!("holder"; name.as_str(), token, self.boot)).await?;
         let row = rows.pop().ok_or(sqlx::Error::RowNotFound)?;
@@ -188,20 +202,7 @@ impl Tables<'_> {
     }
 
     pub(super) async fn renew(&mut self, claims: &[Claim]) -> Result<Vec<Renewal>> {
-        let (alone, shared): (Vec<&Claim>, Vec<&Claim>) =
-            claims.iter().partition(|claim| claim.mode == Mode::Exclusive);
-        let mut renewed = HashSet::new();
-        if !alone.is_empty() {
-            let alone: Vec<Asked<'_>> = alone.into_iter().map(to_renew).collect();
-            let renew = query!("renew"; json(&alone)?, stored(self.now), self.boot);
-            for row in self.rows(renew).await? {
-                renewed.insert(row.try_get("token")?);
-            }
-        }
-        if !shared.is_empty() {
-            let shared: Vec<Asked<'_>> = shared.into_iter().map(to_renew).collect();
-            self.renew_shared(&shared, &mut renewed).await?;
-        }
+        let renewed = self.renewed(&Vec::from_iter(claims)).await?;
         let mut renewals = Vec::with_capacity(claims.len());
         for claim in claims {
             let token = claim.token.to_string();
@@ -214,6 +215,31 @@ impl Tables<'_> {
         Ok(renewals)
     }
 
+    /// Renews holds, and returns the renewed tokens.
+    async fn renewed(&mut self, claims: &[&Claim]) -> Result<HashSet<String>> {
+        let (alone, shared): (Vec<&Claim>, Vec<&Claim>) =
+            claims.iter().partition(|claim| claim.mode == Mode::Exclusive);
+        let mut renewed = HashSet::new();
+        for (claims, renew) in [(&alone, query!("renew")), (&shared, query!("shared_renew"))] {
+            if claims.is_empty() {
+                continue;
+            }
+            let asked: Vec<_> = claims
+                .iter()
+                .map(|claim| (claim.name.as_str(), claim.token.to_string(), nanos(claim.ttl)))
+                .collect();
+            let renew = renew.bind(json(&asked)?).bind(stored(self.now)).bind(self.boot);
+            for row in self.rows(renew).await? {
+                renewed.insert(row.try_get("token")?);
+            }
+        }
+        if !shared.is_empty() {
+            let names: Vec<&str> = shared.iter().map(|claim| claim.name.as_str()).collect();
+            self.keep(&names).await?;
+        }
+        Ok(renewed)
+    }
+
     async fn why_not_held(&mut self, name: &LockName, token: &str) -> Result<Reason> {
         let row = self.row(query!("why_not_held"; name.as_str(), token)).await?;
         Ok(match (row.try_get("broken")?, row.try_get("ran_out")?) {
@@ -223,31 +249,29 @@ impl Tables<'_> {
         })
     }
 
-    /// Releases the hold. Also returns whether a waiter may now acquire the name. Needs no
-    /// transaction for an exclusive hold without a `tombstone`.
-    pub(super) async fn release(
-        &mut self,
-        claim: &Claim,
-        tombstone: bool,
-    ) -> Result<(ReleaseOutcome, bool)> {
-        let (name, token) = (&claim.name, claim.token.to_string());
+    /// Releases the hold. Returns `None` if it doesn't exist, and otherwise whether a waiter may now
+    /// acquire the name. Needs no transaction for an exclusive hold without a `tombstone`.
+    pub(super) async fn release(&mut self, claim: &Claim, tombstone: bool) -> Result<Option<bool>> {
+        let token = claim.token.to_string();
         if tombstone {
             self.put_tombstone(&token, claim.ttl, None).await?;
         }
-        if claim.mode != Mode::Exclusive {
-            return self.release_shared(name, claim.token, claim.mode).await;
-        }
-        let mut gone = self.remove(name, &token).await?.pop();
-        if gone.is_none() {
-            // The claim may be recorded as a waiting writer.
-            gone = self.remove_shared(name, claim.token).await?;
-        }
-        let released = gone.map_or(Ok(false), |gone| self.is_live(&gone))?;
-        Ok((if released { ReleaseOutcome::Released } else { ReleaseOutcome::NotHeld }, released))
+        self.end(&claim.name, &token, claim.mode).await
     }
 
-    async fn remove(&mut self, name: &LockName, token: &str) -> Result<Vec<SqliteRow>> {
-        self.rows(query!("release"; name.as_str(), token)).await
+    async fn end(&mut self, name: &LockName, token: &str, mode: Mode) -> Result<Option<bool>> {
+        let mut gone = Vec::new();
+        if mode == Mode::Exclusive {
+            gone = self.rows(query!("release"; name.as_str(), token)).await?;
+        }
+        if gone.is_empty() {
+            // An exclusive claim may be recorded as a waiting writer.
+            gone = self.rows(query!("shared_release"; name.as_str(), token)).await?;
+        }
+        if !gone.first().map_or(Ok(false), |gone| self.is_live(gone))? {
+            return Ok(None);
+        }
+        if mode == Mode::Exclusive { Ok(Some(true)) } else { self.leave(name, mode).await.map(Some) }
     }
 
     pub(super) async fn put_tombstone(
@@ -275,24 +299,17 @@ impl Tables<'_> {
             }
             let remaining = self.remaining(&row)?;
             longest = longest.max(Some(remaining));
-            let is_alone = row.try_get::<&str, _>("mode")? == "exclusive";
-            match (how, is_alone) {
-                (BreakMode::RunOut, _) => {
-                    let mark = match is_alone {
-                        true => query!("break"; name.as_str(), &token, broken),
-                        false => query!("shared_break"; name.as_str(), &token, broken),
-                    };
-                    self.execute(mark).await?;
-                    continue;
-                }
-                (BreakMode::Now, true) => drop(self.remove(name, &token).await?),
-                (BreakMode::Now, false) => {
-                    let mode = self.holder(&row)?.mode;
-                    let token = token.parse().map_err(decode)?;
-                    self.release_shared(name, token, mode).await?;
-                }
+            let mode = self.holder(&row)?.mode;
+            if how == BreakMode::Now {
+                self.end(name, &token, mode).await?;
+                self.put_tombstone(&token, remaining, Some(broken)).await?;
+                continue;
             }
-            self.put_tombstone(&token, remaining, Some(broken)).await?;
+            let mark = match mode {
+                Mode::Exclusive => query!("break"),
+                _ => query!("shared_break"),
+            };
+            self.execute(mark.bind(name.as_str()).bind(&token).bind(broken)).await?;
         }
         Ok(match (longest, how) {
             (None, _) => Broken::NotHeld,
@@ -367,15 +384,16 @@ impl Tables<'_> {
         query.execute(&mut *self.connection).await.map(|done| done.rows_affected())
     }
 
+    pub(super) async fn first_holder(&mut self, name: &LockName) -> Result<Option<Holder>> {
+        self.holders(name).await?.first().map(|row| self.holder(row)).transpose()
+    }
+
     async fn holders(&mut self, name: &LockName) -> Result<Vec<SqliteRow>> {
-        let (row, is_live, _) = self.seen(name, None).await?;
-        if !is_live {
-            return Ok(Vec::new());
-        }
-        match present(&row)? {
-            Mode::Exclusive => Ok(vec![row]),
-            _ => self.shared_holders(name).await,
-        }
+        let only_one = query!("list"; name.as_str(), true, self.boot, stored(self.now), 1);
+        let mut rows = self.rows(only_one).await?;
+        // If the name is free, the list begins with a later one.
+        rows.retain(|row| row.try_get("name").is_ok_and(|found: &str| found == name.as_str()));
+        Ok(rows)
     }
 
     pub(super) fn holder(&self, row: &SqliteRow) -> Result<Holder> {
@@ -405,8 +423,9 @@ impl Tables<'_> {
     }
 }
 
-pub(super) fn to_renew(claim: &Claim) -> Asked<'_> {
-    (claim.name.as_str(), claim.token.to_string(), nanos(claim.ttl))
+fn present(row: &SqliteRow) -> Result<Mode> {
+    let token: &str = row.try_get("token")?;
+    kind::present(token).ok_or_else(|| sqlx::Error::Decode(format!("{token:?} is no token").into()))
 }
 
 fn grant(row: &SqliteRow) -> Result<Granted> {
@@ -419,7 +438,7 @@ fn fence(row: &SqliteRow) -> Result<Fence> {
     Ok(Fence::new(row.try_get::<i64, _>("fence")?.try_into().map_err(decode)?))
 }
 
-pub(super) fn expires(row: &SqliteRow) -> Result<BootInstant> {
+fn expires(row: &SqliteRow) -> Result<BootInstant> {
     let nanos: i64 = row.try_get("expires_ns")?;
     Ok(BootInstant::from_nanos(nanos.try_into().map_err(decode)?))
 }

@@ -20,9 +20,10 @@ use lockwright_core::{BootInstant, Clock, Event, Events, LockName};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use tokio::io::unix::AsyncFd;
 use tokio::runtime::Handle;
+use tokio::sync::mpsc::WeakUnboundedSender;
 
 use super::connection::Database;
-use super::writer::{Answer, Jobs, Request, WeakJobs};
+use super::writer::{Answer, Job, Jobs, Request};
 
 #[derive(Debug)]
 pub(super) struct Waiters {
@@ -73,7 +74,7 @@ impl Waiters {
                 let _runtime = self.runtime.enter();
                 Watch::start(&self.log)
             };
-            self.runtime.spawn(watch_for(Arc::downgrade(self), jobs.downgrade(), watch));
+            self.runtime.spawn(watch_for(Arc::downgrade(self), jobs.0.downgrade(), watch));
         }
     }
 
@@ -114,7 +115,7 @@ fn ring(log: &Path) {
     drop(File::open(log));
 }
 
-async fn watch_for(waiters: Weak<Waiters>, jobs: WeakJobs, mut watch: Watch) {
+async fn watch_for(waiters: Weak<Waiters>, jobs: WeakUnboundedSender<Job>, mut watch: Watch) {
     // The pause after a wake-up that found no free name. Wake-ups during the pause are handled
     // together.
     const GAP: Duration = Duration::from_millis(1);
@@ -122,7 +123,7 @@ async fn watch_for(waiters: Weak<Waiters>, jobs: WeakJobs, mut watch: Watch) {
     let mut tidied = tokio::time::Instant::now();
     loop {
         let change = watch.next().await;
-        let (Some(waiters), Some(jobs)) = (waiters.upgrade(), jobs.upgrade()) else { return };
+        let (Some(waiters), Some(jobs)) = (waiters.upgrade(), jobs.upgrade().map(Jobs)) else { return };
         if tidied.elapsed() >= TIDY {
             tidied = tokio::time::Instant::now();
             if !waiters.tidy() {

@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use lockwright_core::{
     BootInstant, BreakMode, BreakTarget, Broken, Claim, Clock, Cursor, Error, LockName, Mode, Page,
-    ReleaseOutcome, Renewal, Result, SweepReport, Token,
+    Renewal, Result, SweepReport, Token,
 };
+use sqlx::Connection;
 use tokio::sync::{mpsc, oneshot};
 
 use super::connection::{BUSY_LIMIT, Database, Open, patiently};
@@ -38,8 +39,8 @@ pub(super) enum Answer {
     /// Never [`Acquired::Again`] in an answer to a caller.
     Acquired(Acquired),
     Renewed(Vec<Renewal>),
-    /// Also whether a waiter may now acquire the name.
-    Released((ReleaseOutcome, bool)),
+    /// `None` if there was no hold, and otherwise whether a waiter may now acquire the name.
+    Released(Option<bool>),
     Broken(Broken),
     Inspection(lockwright_core::Inspection),
     Page(Page),
@@ -49,16 +50,13 @@ pub(super) enum Answer {
 }
 
 #[derive(Debug)]
-struct Job {
+pub(super) struct Job {
     request: Request,
     answer: oneshot::Sender<Result<Answer>>,
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Jobs(mpsc::UnboundedSender<Job>);
-
-#[derive(Debug)]
-pub(super) struct WeakJobs(mpsc::WeakUnboundedSender<Job>);
+pub(super) struct Jobs(pub(super) mpsc::UnboundedSender<Job>);
 
 /// The limit on the wait for the write lock, the disk and earlier requests.
 const ANSWER_LIMIT: Duration = Duration::from_secs(3 * BUSY_LIMIT.as_secs());
@@ -106,16 +104,6 @@ impl Jobs {
         };
         Err(error.with_backend("sqlite"))
     }
-
-    pub(super) fn downgrade(&self) -> WeakJobs {
-        WeakJobs(self.0.downgrade())
-    }
-}
-
-impl WeakJobs {
-    pub(super) fn upgrade(&self) -> Option<Jobs> {
-        self.0.upgrade().map(Jobs)
-    }
 }
 
 impl Request {
@@ -159,7 +147,7 @@ impl Writer {
             self.serve_batch(&mut batch).await;
         }
         if let Some(open) = self.open {
-            open.close().await;
+            let _ = open.connection.close().await;
         }
     }
 
@@ -204,7 +192,7 @@ impl Writer {
         }
         let freed =
             jobs.iter().zip(&results).filter_map(|(job, result)| match (&job.request, result) {
-                (Request::Release { claim, .. }, Ok(Answer::Released((_, true)))) => {
+                (Request::Release { claim, .. }, Ok(Answer::Released(Some(true)))) => {
                     Some(claim.name.clone())
                 }
                 (Request::Break { name, .. }, Ok(Answer::Broken(Broken::Freed(_)))) => {

@@ -14,12 +14,6 @@ ON CONFLICT (name) DO UPDATE SET
 WHERE lockwright_lease.boot <> ?6 OR lockwright_lease.expires_ns <= ?7
 RETURNING fence, fences
 
-/* rearm */
--- ?1 name, ?2 token, ?3 ttl, ?4 expires, ?5 boot, ?6 now
-UPDATE lockwright_lease
-SET ttl_ns = ?3, expires_ns = ?4, updated = datetime('now', 'subsec')
-WHERE name = ?1 AND token = ?2 AND boot = ?5 AND expires_ns > ?6 AND broken IS NULL
-
 /* holder */
 -- ?1 name, ?2 token, ?3 boot
 SELECT lease.name, lease.token, lease.identity, lease.mode, lease.fence, lease.fences,
@@ -88,3 +82,4 @@ ON CONFLICT (name, token) DO UPDATE SET
     size = excluded.size, fence = excluded.fence, ttl_ns = excluded.ttl_ns,
     expires_ns = excluded.expires_ns, boot = excluded.boot, updated = excluded.updated,
     broken = NULL
+RETURNING fence, 1 AS fences

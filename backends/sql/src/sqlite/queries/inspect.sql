@@ -14,13 +14,8 @@ FROM held
 LEFT JOIN lockwright_shared_holder AS holder
     ON held.mode <> 'exclusive' AND holder.mode <> 'exclusive'
     AND holder.name = held.name AND holder.boot = ?3 AND holder.expires_ns > ?4
+WHERE held.mode = 'exclusive' OR holder.name IS NOT NULL
 ORDER BY held.name
-
-/* shared_holders */
--- ?1 name, ?2 boot, ?3 now
-SELECT name, token, identity, mode, permits, size, fence, 1 AS fences, expires_ns, boot, broken
-FROM lockwright_shared_holder
-WHERE name = ?1 AND boot = ?2 AND expires_ns > ?3 AND mode <> 'exclusive'
 
 /* foreign_rows */
 -- Counts rows that this version of Lockwright never writes.

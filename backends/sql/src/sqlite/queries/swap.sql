@@ -12,3 +12,4 @@ RETURNING fence, fences
 UPDATE lockwright_shared_holder
 SET token = ?3, identity = ?4, fence = ?5, ttl_ns = ?6, expires_ns = ?7, updated = datetime('now', 'subsec')
 WHERE name = ?1 AND token = ?2
+RETURNING fence, 1 AS fences

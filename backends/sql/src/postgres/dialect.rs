@@ -269,6 +269,7 @@ fn row(row: &PgRow) -> sqlx::Result<Row> {
         } else {
             match row.column(at).type_info().name() {
                 "INT8" => Cell::Int(row.try_get(at)?),
+                "INT4" => Cell::Int(row.try_get::<i32, _>(at)?.into()),
                 "BOOL" => Cell::Int(i64::from(row.try_get::<bool, _>(at)?)),
                 _ => Cell::Text(row.try_get_unchecked(at)?),
             }

@@ -140,7 +140,10 @@ async fn tables(pool: &Pool<Postgresql>) -> Result<Vec<Finding>> {
         return Ok(vec![doctor::no_tables(&error)]);
     }
     let sql = Sql::new(&pool.dialect().expand(include_str!("queries/examine_tables.sql")));
-    let rows = pool.fetch(&sql, &[], Effect::Reads).await?;
+    let rows = match pool.fetch(&sql, &[], Effect::Reads).await {
+        Ok(rows) => rows,
+        Err(error) => return Ok(vec![doctor::no_tables(&error)]),
+    };
     let read = rows.first().ok_or(BadRow).and_then(|row| Ok((row.bool(0)?, row.int(1)?)));
     let (writable, names) = pool.sound(read)?;
     let not_writable = (!writable).then(doctor::not_writable);

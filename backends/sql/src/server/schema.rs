@@ -70,7 +70,7 @@ fn cause(error: &Error) -> String {
 
 async fn version<D: Dialect>(pool: &Pool<D>) -> Result<i64> {
     let dialect = pool.dialect();
-    let sql = Sql::new(&dialect.expand(D::TEXTS.version));
+    let sql = Sql::new(&dialect.expand("SELECT version FROM {meta}"));
     let rows = pool.fetch(&sql, &[], Effect::Reads).await?;
     rows.first().and_then(|row| row.int(0).ok()).ok_or_else(|| {
         Error::invalid_config(format!(

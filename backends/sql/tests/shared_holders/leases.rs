@@ -23,13 +23,6 @@ async fn expired_rows_are_swept() {
     assert_eq!(rows(), 0);
 }
 
-#[tokio::test]
-async fn tables_of_the_first_layout_are_completed() {
-    let (server, _) = start().await;
-    server.sql("DROP TABLE lockwright_shared_holder").unwrap();
-    rules::a_writer_that_waits_comes_next(two(&server, "lease").await).await;
-}
-
 /// The break and the repeated claim both wait for the hold's row. The break comes first, so the
 /// repeated claim must not extend the hold.
 #[tokio::test(flavor = "multi_thread")]

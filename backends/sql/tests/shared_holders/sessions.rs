@@ -138,14 +138,6 @@ macro_rules! tests_in {
                     let (server, two) = start().await;
                     sessions::a_sweep_leaves_what_is_read(&server, two).await;
                 }
-
-                #[tokio::test]
-                async fn tables_of_an_earlier_layout_are_completed() {
-                    let (server, _) = start().await;
-                    server.sql("DROP TABLE lockwright_reader").unwrap();
-                    let two = two(&server, stringify!($mode)).await;
-                    rules::all_are_broken_if_any_will_do(two).await;
-                }
             }
         )*
     };

@@ -106,7 +106,6 @@ macro_rules! statements {
         #[derive(Debug)]
         pub(crate) struct StatementTexts {
             pub(crate) schema: &'static str,
-            pub(crate) version: &'static str,
             /// Returns the rows of leases that match `{which}`, each as a [`Holding`], or one row
             /// for each shared holder.
             pub(crate) inspect: &'static str,
@@ -146,7 +145,7 @@ macro_rules! statement_texts {
     };
     ($schema:expr) => {
         $crate::server::lease::statement_texts!($schema;
-            version, acquire_free, acquire, renew, release, reconcile, swap, inspect,
+            acquire_free, acquire, renew, release, reconcile, swap, inspect,
             break_run_out, break_now, sweep_floor, sweep_leases, sweep_tombstones, shared_renew,
             shared_end, shared_wait, shared_sweep;
             shared_acquire: shared_lock shared_acquire,

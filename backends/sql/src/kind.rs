@@ -56,22 +56,3 @@ pub(crate) fn identity_text(claim: &Claim) -> Result<String> {
         Error::invalid_input("the identity can't be written as JSON").with_source(cause)
     })
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn written_value_is_read() {
-        for given in [Mode::Exclusive, Mode::Shared, Mode::Permits { count: 2, of: u32::MAX }] {
-            let (count, of) = permits(given);
-            assert_eq!(mode(word(given), count.into(), of.into()), Some(given));
-            let token = kind(given).unwrap_or("0123456789abcdef0123456789abcdef".to_owned());
-            let present = present(&token).unwrap();
-            assert!(present.is_of_the_kind_of(given), "{present} {given}");
-            assert_eq!(word(present), word(given));
-            assert!(token.len() <= 32, "{token}");
-        }
-        assert_eq!(present("semaphore of many"), None);
-    }
-}

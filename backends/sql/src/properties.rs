@@ -18,6 +18,10 @@ fn modes_of_rows() {
             for permits in [permits, permits % 9] {
                 let Some(mode) = kind::mode(word, permits, size) else { continue };
                 assert_eq!(kind::word(mode), word);
+                if let Some(token) = kind::kind(mode) {
+                    assert!(kind::present(&token).unwrap().is_of_the_kind_of(mode), "{token}");
+                    assert!(token.len() <= 32, "{token}");
+                }
                 if mode != Mode::Exclusive && mode != Mode::Shared {
                     let (count, of) = kind::permits(mode);
                     assert_eq!((i64::from(count), i64::from(of)), (permits, size));

@@ -424,22 +424,3 @@ fn judge(number: u16) -> Option<Verdict> {
             Indeterminate.useless(), "the server ended the connection";
     )
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nothing_gets_out_of_a_literal() {
-        for (value, literal) in [
-            ("", "_utf8mb4 X''"),
-            ("a", "_utf8mb4 X'61'"),
-            ("'\\", "_utf8mb4 X'275c'"),
-            ("é", "_utf8mb4 X'c3a9'"),
-        ] {
-            let mut text = String::new();
-            MySql::quote(value, &mut text);
-            assert_eq!(text, literal);
-        }
-    }
-}

@@ -43,27 +43,14 @@ impl Mode {
     }
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Common {
     pub(crate) mode: Mode,
     pub(crate) tables: Tables,
     connections: Option<usize>,
-    pub(crate) connect: Duration,
+    pub(crate) connect: Option<Duration>,
     pub(crate) answer: Option<Duration>,
     pub(crate) for_diagnosis: bool,
-}
-
-impl Default for Common {
-    fn default() -> Self {
-        Self {
-            mode: Mode::default(),
-            tables: Tables::default(),
-            connections: None,
-            connect: Duration::from_secs(5),
-            answer: None,
-            for_diagnosis: false,
-        }
-    }
 }
 
 impl Common {
@@ -74,7 +61,7 @@ impl Common {
         };
         let at_most = |limit: Duration| limit.min(LONGEST_LIMIT);
         Limits {
-            connect: at_most(self.connect),
+            connect: at_most(self.connect.unwrap_or(Duration::from_secs(5))),
             answer: at_most(self.answer.unwrap_or(by_default)),
             slow: at_most(self.answer.unwrap_or(Duration::from_secs(5))),
         }
@@ -212,7 +199,7 @@ macro_rules! common_settings {
 
             /// Sets the time limit for getting a connection; 5 s by default.
             pub fn connect_timeout(mut self, limit: std::time::Duration) -> Self {
-                self.common.connect = limit;
+                self.common.connect = Some(limit);
                 self
             }
 

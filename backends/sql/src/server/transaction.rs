@@ -273,7 +273,6 @@ pub(crate) fn failed<D: Dialect>(cause: &sqlx::Error, backend: &'static str) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server::dialect::Cell;
 
     #[test]
     fn a_wait_is_cut_into_slices_and_ends() {
@@ -283,15 +282,5 @@ mod tests {
         assert_eq!(Limit::of(Wait::For(Duration::MAX)).slice(), Some(SLICE));
         let slice = Limit::of(Wait::For(Duration::from_secs(1))).slice().unwrap();
         assert!(slice <= Duration::from_secs(1) && slice > Duration::from_millis(500));
-    }
-
-    #[test]
-    fn a_fence_is_refused_only_below_the_highest() {
-        let name = LockName::new("a").unwrap();
-        for (fence, highest, allowed) in [(5, 4, true), (5, 5, true), (5, 6, false)] {
-            let rows = [Row(vec![Cell::Int(highest)])];
-            let answer = compare(&name, Fence::new(fence), &rows, "x");
-            assert_eq!(answer.is_ok(), allowed, "{fence} {highest}");
-        }
     }
 }

@@ -101,8 +101,8 @@ impl DistributedLock for Sqlite {
 
     async fn doctor(&self) -> Result<Vec<Finding>> {
         let answer = self.jobs.ask(Request::Examine).await;
-        let examination = answer.map(|answer| expect!(answer, Examination));
-        Ok(super::doctor::findings(&self.database, examination))
+        let contents = answer.map(|answer| expect!(answer, Findings));
+        Ok(super::doctor::findings(&self.database, contents))
     }
 }
 

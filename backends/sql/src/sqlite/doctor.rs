@@ -1,52 +1,76 @@
 use std::path::Path;
 
 use lockwright_core::{Error, Finding};
-use sqlx::Row;
 use sqlx::sqlite::SqliteConnection;
+use sqlx::{Row, query_scalar};
 
 use super::connection::{Database, VERSION, version, writable};
 use super::file_system;
 use super::statements::query;
 use lockwright_core::backend_util::finding;
 
-#[derive(Debug)]
-pub(super) struct Examination {
-    journal_mode: String,
-    synchronous: i64,
-    version: i64,
-    foreign_rows: i64,
-    integrity: String,
-}
+pub(super) async fn examine(connection: &mut SqliteConnection) -> sqlx::Result<Vec<Finding>> {
+    const FULL: i64 = 2;
 
-pub(super) async fn examine(connection: &mut SqliteConnection) -> sqlx::Result<Examination> {
-    let integrity: String = pragma(connection, "PRAGMA quick_check(1)").await?.try_get(0)?;
-    // Rows of a damaged table can't be counted.
-    let foreign_rows = if integrity == SOUND {
-        query!("foreign_rows").fetch_one(&mut *connection).await?.try_get(0)?
-    } else {
-        0
-    };
-    Ok(Examination {
-        journal_mode: pragma(connection, "PRAGMA journal_mode").await?.try_get(0)?,
-        synchronous: pragma(connection, "PRAGMA synchronous").await?.try_get(0)?,
-        version: version(connection).await?,
-        foreign_rows,
-        integrity,
-    })
-}
-
-const SOUND: &str = "ok";
-
-async fn pragma(
-    connection: &mut SqliteConnection,
-    sql: &'static str,
-) -> sqlx::Result<sqlx::sqlite::SqliteRow> {
-    sqlx::query(sql).fetch_one(connection).await
+    let mut findings = Vec::new();
+    let journal_mode: String =
+        query_scalar("PRAGMA journal_mode").fetch_one(&mut *connection).await?;
+    if journal_mode != "wal" {
+        findings.push(finding::warning(
+            "journal-mode",
+            format!("the journal mode is {journal_mode:?}, not \"wal\""),
+            "readers keep writers waiting and the other way round, and each grant waits for \
+                  the disk several times",
+            "stop all processes that use the file, then open it again: the mode is changed \
+                 when no other process has it open",
+        ));
+    }
+    let synchronous: i64 = query_scalar("PRAGMA synchronous").fetch_one(&mut *connection).await?;
+    if synchronous < FULL {
+        findings.push(finding::warning(
+            "synchronous",
+            "this process writes without waiting for the disk",
+            "after a power cut fences may repeat",
+            "remove synchronous=normal from the URL, unless nothing relies on fences",
+        ));
+    }
+    let version = version(connection).await?;
+    if version != VERSION {
+        findings.push(finding::error(
+            "unknown-version",
+            format!("the tables are of version {version}, not {VERSION}"),
+            "another version of Lockwright has changed them while this one was running",
+            "use the same version of Lockwright in all processes",
+        ));
+    }
+    let integrity: String =
+        query_scalar("PRAGMA quick_check(1)").fetch_one(&mut *connection).await?;
+    if integrity != "ok" {
+        findings.push(finding::error(
+            "damaged",
+            format!("the file is damaged: {integrity}"),
+            "rows may be missing, and with them holds and fences",
+            "stop all processes that use it, delete it, and check the disk",
+        ));
+        // Rows of a damaged table can't be counted.
+        return Ok(findings);
+    }
+    let foreign_rows: i64 = query!("foreign_rows").fetch_one(connection).await?.try_get(0)?;
+    if foreign_rows > 0 {
+        findings.push(finding::error(
+            "foreign-rows",
+            format!("{foreign_rows} rows were not written by this version"),
+            "their names can't be locked, or not safely",
+            "find out which program writes to the table lockwright_lease, and delete those \
+                  rows",
+        ));
+    }
+    Ok(findings)
 }
 
 pub(super) fn findings(
     database: &Database,
-    examination: Result<Examination, Error>,
+    contents: Result<Vec<Finding>, Error>,
 ) -> Vec<Finding> {
     let mut findings = Vec::from_iter(file_system(&database.path));
     for what in [Some(&*database.path), database.path.parent()].into_iter().flatten() {
@@ -59,8 +83,8 @@ pub(super) fn findings(
             ));
         }
     }
-    match examination {
-        Ok(examination) => contents(&examination, &mut findings),
+    match contents {
+        Ok(contents) => findings.extend(contents),
         Err(error) => findings.push(finding::error(
             "unreadable",
             format!("the lock file can't be examined: {}", chain(&error)),
@@ -94,64 +118,5 @@ fn file_system(path: &Path) -> Option<Finding> {
             "a network file system would make the locks unsafe",
             "make sure that the file lies on a local disk",
         )),
-    }
-}
-
-fn contents(found: &Examination, findings: &mut Vec<Finding>) {
-    const FULL: i64 = 2;
-
-    if found.journal_mode != "wal" {
-        findings.push(finding::warning(
-            "journal-mode",
-            format!("the journal mode is {:?}, not \"wal\"", found.journal_mode),
-            "readers keep writers waiting and the other way round, and each grant waits for \
-                  the disk several times",
-            "stop all processes that use the file, then open it again: the mode is changed \
-                 when no other process has it open",
-        ));
-    }
-    if found.synchronous < FULL {
-        findings.push(finding::warning(
-            "synchronous",
-            "this process writes without waiting for the disk",
-            "after a power cut fences may repeat",
-            "remove synchronous=normal from the URL, unless nothing relies on fences",
-        ));
-    }
-    if found.version != VERSION {
-        findings.push(finding::error(
-            "unknown-version",
-            format!("the tables are of version {}, not {VERSION}", found.version),
-            "another version of Lockwright has changed them while this one was running",
-            "use the same version of Lockwright in all processes",
-        ));
-    }
-    if found.foreign_rows > 0 {
-        findings.push(finding::error(
-            "foreign-rows",
-            format!("{} rows were not written by this version", found.foreign_rows),
-            "their names can't be locked, or not safely",
-            "find out which program writes to the table lockwright_lease, and delete those \
-                  rows",
-        ));
-    }
-    if found.integrity != SOUND {
-        findings.push(finding::error(
-            "damaged",
-            format!("the file is damaged: {}", found.integrity),
-            "rows may be missing, and with them holds and fences",
-            "stop all processes that use it, delete it, and check the disk",
-        ));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn missing_object_is_a_finding() {
-        let finding = file_system(Path::new("/no/such/file")).unwrap();
-        assert_eq!(finding.code, "file-system-unknown");
     }
 }

@@ -8,14 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_core::{
-    BootInstant, BreakMode, BreakTarget, Broken, Claim, Clock, Cursor, Error, LockName, Mode, Page,
-    Renewal, Result, SweepReport, Token,
+    BootInstant, BreakMode, BreakTarget, Broken, Claim, Clock, Cursor, Error, Finding, LockName, Mode,
+    Page, Renewal, Result, SweepReport, Token,
 };
 use sqlx::Connection;
 use tokio::sync::{mpsc, oneshot};
 
 use super::connection::{BUSY_LIMIT, Database, Open, patiently};
-use super::doctor::{self, Examination};
+use super::doctor;
 use super::errors::{Failure, is_busy, is_foreign_row};
 use super::statements::{Acquire, Acquired, Tables};
 use super::wakeup::Waiters;
@@ -46,7 +46,7 @@ pub(super) enum Answer {
     Page(Page),
     Held(std::collections::HashSet<String>),
     Swept(SweepReport),
-    Examination(Examination),
+    Findings(Vec<Finding>),
 }
 
 #[derive(Debug)]
@@ -293,7 +293,7 @@ impl Writer {
             }
             Request::Held(names) => Answer::Held(tables.held(names).await?),
             Request::Sweep(idle) => Answer::Swept(tables.sweep(*idle).await?),
-            Request::Examine => Answer::Examination(doctor::examine(tables.connection).await?),
+            Request::Examine => Answer::Findings(doctor::examine(tables.connection).await?),
         })
     }
 

@@ -4,7 +4,7 @@ use lockwright_core::{BreakMode, BreakTarget, Broken, Error, LockName, Result, T
 
 use super::{LeaseBackend, TOMBSTONE};
 use crate::server::hold_row::micros_up;
-use crate::server::{Dialect, Value};
+use crate::server::{Dialect, Effect, Value};
 
 const BREAK_TRIES: usize = 10;
 
@@ -20,7 +20,10 @@ impl<D: Dialect> LeaseBackend<D> {
             // Each statement breaks one token's hold, so `BreakTarget::Any` needs all tokens.
             let tokens = match seen {
                 BreakTarget::Token(token) => vec![token],
-                BreakTarget::Any => self.holders(name).await?,
+                BreakTarget::Any => {
+                    let holders = self.look(name).await?.holders;
+                    holders.into_iter().filter_map(|holder| holder.token).collect()
+                }
             };
             let mut broken = Broken::NotHeld;
             for token in &tokens {
@@ -48,31 +51,23 @@ impl<D: Dialect> LeaseBackend<D> {
             ("tombstone", Value::Int(micros_up(TOMBSTONE))),
             ("channel", Value::Text(self.pool.dialect().channel())),
         ];
-        let (alone, shared, left) = match how {
+        let (alone, shared, left_at) = match how {
             BreakMode::RunOut => (&self.statements.break_run_out, &self.statements.shared_break, 0),
             BreakMode::Now => (&self.statements.break_now, &self.statements.shared_break_now, 2),
         };
-        let mut left_at = 0;
-        let mut rows = self.change(alone, &arguments).await?;
-        if rows.is_empty() {
-            rows = self.change(shared, &arguments).await?;
-            left_at = left;
-        }
-        match rows.last().map(|row| row.int(left_at)) {
-            Some(Ok(micros)) if micros > 0 || left_at == 0 => {
-                let left = Duration::from_micros(micros.try_into().unwrap_or(0));
-                Ok(match how {
-                    BreakMode::RunOut => Broken::RunsOut(left),
-                    BreakMode::Now => Broken::Freed(left),
-                })
+        let change = |sql| self.pool.fetch(sql, &arguments, Effect::Changes);
+        let micros = match change(alone).await?.last() {
+            Some(row) => Some(self.pool.sound(row.int(0))?),
+            None => {
+                let left = change(shared).await?.last().and_then(|row| row.int(left_at).ok());
+                left.filter(|micros| *micros > 0)
             }
-            Some(Err(bad)) if left_at == 0 => self.pool.sound(Err(bad)),
-            _ => Ok(Broken::NotHeld),
-        }
-    }
-
-    async fn holders(&self, name: &LockName) -> Result<Vec<Token>> {
-        let holders = self.look(name).await?.holders;
-        Ok(holders.into_iter().filter_map(|holder| holder.token).collect())
+        };
+        let left = |micros: i64| Duration::from_micros(micros.try_into().unwrap_or(0));
+        Ok(match (micros.map(left), how) {
+            (None, _) => Broken::NotHeld,
+            (Some(left), BreakMode::RunOut) => Broken::RunsOut(left),
+            (Some(left), BreakMode::Now) => Broken::Freed(left),
+        })
     }
 }

@@ -458,10 +458,6 @@ impl<D: Dialect> LeaseBackend<D> {
     ) -> Result<Vec<Row>> {
         self.pool.fetch_so(sql, arguments, Effect::Changes, sending).await
     }
-
-    async fn change(&self, sql: &Sql, arguments: Arguments<'_>) -> Result<Vec<Row>> {
-        self.pool.fetch(sql, arguments, Effect::Changes).await
-    }
 }
 
 impl<D: Dialect> std::fmt::Debug for LeaseBackend<D> {

@@ -35,16 +35,7 @@ impl<D: Dialect> LeaseBackend<D> {
             self.renew_with((&self.statements.shared_renew, &self.waiting[1]), shared, deadline),
         );
         let mut renewals = vec![Renewal::INDETERMINATE; holds.len()];
-        let known = match (alone, shared) {
-            (Err(error), Err(_)) => return Err(error),
-            (Err(error), Ok(known)) | (Ok(known), Err(error)) if known.is_empty() => {
-                return Err(error);
-            }
-            (alone, shared) => {
-                alone.unwrap_or_default().into_iter().chain(shared.unwrap_or_default())
-            }
-        };
-        for (place, renewal) in known {
+        for (place, renewal) in all_known(alone, shared)? {
             renewals[place] = renewal.unwrap_or(Renewal::INDETERMINATE);
         }
         Ok(renewals)
@@ -122,14 +113,7 @@ impl<D: Dialect> LeaseBackend<D> {
             Box::pin(self.renew_some(statement, some, size, deadline)),
             Box::pin(self.renew_some(statement, others, size, deadline)),
         );
-        match (some, others) {
-            (Ok(mut some), Ok(others)) => {
-                some.extend(others);
-                Ok(some)
-            }
-            (Ok(known), Err(_)) | (Err(_), Ok(known)) => Ok(known),
-            (Err(error), Err(_)) => Err(error),
-        }
+        all_known(some, others)
     }
 
     async fn renew_once(
@@ -178,6 +162,18 @@ impl<D: Dialect> LeaseBackend<D> {
 /// renewals, only the first doubles the limit.
 fn grown(limit: usize, size: usize) -> usize {
     if limit == size { limit.saturating_mul(2) } else { limit }
+}
+
+/// Returns an error if no renewal is known.
+fn all_known(some: Result<Renewals>, others: Result<Renewals>) -> Result<Renewals> {
+    match (some, others) {
+        (Ok(mut some), Ok(others)) => {
+            some.extend(others);
+            Ok(some)
+        }
+        (Ok(known), Err(_)) | (Err(_), Ok(known)) if !known.is_empty() => Ok(known),
+        (Err(error), _) | (_, Err(error)) => Err(error),
+    }
 }
 
 fn keep_locked(holds: &mut Vec<(usize, &Renew<'_>)>, renewals: &Renewals) {

@@ -65,7 +65,9 @@ const LOCKED: &str = "JSON_TABLE(@lockwright_locked, '$[*]' COLUMNS (\
 
 const OLD: &str = "JSON_TABLE(@lockwright_old, '$[*]' COLUMNS (\
                    name VARCHAR(512) CHARACTER SET utf8mb4 PATH '$')) AS old";
-const OLD_NAME: &str = "CONVERT(old.name USING utf8mb4) COLLATE utf8mb4_bin";
+
+/// Columns of these tables. `{asked_name}` is `asked.name` with the collation of the other tables.
+const COLUMNS: [&str; 5] = ["asked.name", "asked.token", "locked.name", "locked.token", "old.name"];
 
 #[derive(Clone)]
 pub(crate) struct MySql {
@@ -130,13 +132,17 @@ impl Dialect for MySql {
     }
 
     fn expand(&self, text: &str) -> String {
-        let text = text
+        let mut text = text
             .replace("{begun}", BEGUN)
             .replace("{asked}", ASKED)
             .replace("{locked}", LOCKED)
             .replace("{old}", OLD)
-            .replace("{old_name}", OLD_NAME)
             .replace("{schema}", &self.schema_as_value());
+        for column in COLUMNS {
+            let placeholder = format!("{{{}}}", column.replace('.', "_"));
+            let collated = format!("CONVERT({column} USING utf8mb4) COLLATE utf8mb4_bin");
+            text = text.replace(&placeholder, &collated);
+        }
         self.tables.expand(&text, Self::QUOTE).replace("{now}", NOW)
     }
 

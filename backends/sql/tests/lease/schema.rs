@@ -58,10 +58,6 @@ async fn a_user_chooses_their_names() {
 
     let nowhere = patient(&format!("{}?schema=nowhere", server.url()));
     refused(nowhere.connect().await, NO_SCHEMA.0, NO_SCHEMA.1);
-    for bad in ["table=x%22;DROP", "table=a-b", "schema=A", "table="] {
-        let config = Config::new(&format!("{}?{bad}", server.url()));
-        refused(config, ErrorKind::InvalidConfig, "");
-    }
 }
 
 #[tokio::test]

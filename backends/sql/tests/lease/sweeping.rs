@@ -84,11 +84,13 @@ async fn young_held_and_awaited_rows_stay() {
 }
 
 #[tokio::test]
-async fn a_sweep_waits_for_nobody() {
+async fn sweeps_and_listings_wait_for_nobody() {
     let (server, backend) = start().await;
     one_off_names(&server, 10);
     let busy = server.sql("SELECT min(name) FROM lockwright_lease").unwrap();
     let mut row = lock_lease(&server, &busy).await;
+    assert!(backend.inspect(&name(&busy)).await.unwrap().holders.is_empty());
+    assert!(backend.list("", None).await.unwrap().names.is_empty());
     assert_eq!(sweep(&backend, Duration::ZERO).await, 9);
     row.execute("COMMIT").await.unwrap();
     assert_eq!(sweep(&backend, Duration::ZERO).await, 1);

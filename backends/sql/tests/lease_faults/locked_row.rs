@@ -94,24 +94,6 @@ async fn locked_row_of_a_reader_costs_no_other_reader_of_the_name() {
     drop(locking);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn locked_row_holds_up_no_listing_and_no_sweep() {
-    let server = options().start().unwrap();
-    let client = locks(&server.url(), TTL).await;
-    for number in 0..20 {
-        client.mutex(format!("held-{number}")).acquire().await.unwrap().release().await.unwrap();
-    }
-    let locking = lock_row(&server, LEASE, "name = 'held-7'").await;
-    let listed = client.list("held-").await.unwrap();
-    assert!(listed.len() <= 20);
-    client.inspect("held-7").await.unwrap();
-    client.sweep(Duration::ZERO).await.unwrap();
-    for number in 20..40 {
-        client.mutex(format!("held-{number}")).acquire().await.unwrap().release().await.unwrap();
-    }
-    drop(locking);
-}
-
 /// Rejected readers lock the name's row in turn, almost all of the time. The holder's renewals must
 /// still get the row.
 #[tokio::test(flavor = "multi_thread")]

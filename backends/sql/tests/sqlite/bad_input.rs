@@ -6,6 +6,7 @@ use std::process::Command;
 
 use lockwright_sql::Sqlite;
 
+use crate::doctor::codes;
 use crate::support::*;
 
 #[tokio::test]
@@ -97,8 +98,8 @@ async fn a_read_only_file_system() {
     refused(Sqlite::open("/proc/sys/kernel/locks.db").await, ErrorKind::Denied, "");
 }
 
-/// Starts a process that plays `part` as a user without permissions in the folder of `place`.
-pub(crate) fn start_as_another_user(part: &str, place: &Place) -> Process {
+/// Starts a process of a user without permissions in the folder of `place`.
+fn start_as_another_user(place: &Place) -> Process {
     let mut command = this_binary();
     if rustix::process::geteuid().is_root() {
         let program = place.folder().join("program");
@@ -111,24 +112,27 @@ pub(crate) fn start_as_another_user(part: &str, place: &Place) -> Process {
         command.uid(65_534).gid(65_534);
     }
     command.current_dir("/");
-    start_as(command, part, place.folder())
-}
-
-pub(crate) fn mode(path: &Path, mode: u32) {
-    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    start_as(command, "not-allowed-to-write", place.folder())
 }
 
 #[tokio::test]
 async fn a_file_or_folder_that_cannot_be_written() {
     let place = Place::new();
+    let mode = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
     place.close(place.open().await).await;
+    mode(&place.file(), 0o666);
+    mode(place.folder(), 0o777);
+    let mut other = start_as_another_user(&place);
+    assert_eq!(other.next_line(), "[]");
     mode(&place.file(), 0o444);
-    mode(place.folder(), 0o755);
-    let mut other = start_as_another_user("not-allowed-to-write", &place);
+    mode(place.folder(), 0o555);
+    other.go_on();
+    assert_eq!(other.next_line(), r#"["not-writable", "not-writable"]"#);
     assert_eq!(other.next_line(), "Denied: locks.db");
     // All users may write the file, but can't create its log.
     mode(&place.file(), 0o666);
-    mode(place.folder(), 0o555);
     other.go_on();
     assert_eq!(other.next_line(), "Denied: folder");
     mode(place.folder(), 0o777);
@@ -138,14 +142,18 @@ async fn a_file_or_folder_that_cannot_be_written() {
 }
 
 pub(crate) async fn as_another_user(file: &Path) {
+    let backend = Sqlite::open(file).await.unwrap();
+    print(format_args!("{:?}", codes(&backend).await));
+    listen();
+    print(format_args!("{:?}", codes(&backend).await));
+    drop(backend);
     for _ in 0..2 {
         let error = Sqlite::open(file).await.expect_err("it was opened");
         let is_file = format!("{error:?}").contains("locks.db\" can't");
         print(format_args!("{:?}: {}", error.kind(), if is_file { "locks.db" } else { "folder" }));
         listen();
     }
-    let backend = Sqlite::open(file).await.unwrap();
-    backend.acquire(&claim_for("x", LONG), Wait::No).await.unwrap();
+    grant(&Sqlite::open(file).await.unwrap(), &claim_for("x", LONG)).await;
     print("granted");
 }
 

@@ -1,14 +1,12 @@
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
 
 use lockwright_sql::Sqlite;
 use lockwright_sql::sqlite::{Config, Synchronous};
 
-use crate::bad_input::{mode, start_as_another_user};
 use crate::support::*;
 
-async fn codes(backend: &Sqlite) -> Vec<&'static str> {
+pub(crate) async fn codes(backend: &Sqlite) -> Vec<&'static str> {
     let findings = backend.doctor().await.unwrap();
     for finding in &findings {
         assert!(finding.severity >= Severity::Warning);
@@ -81,27 +79,4 @@ async fn a_file_that_was_removed() {
     let backend = place.open().await;
     fs::remove_file(place.file()).unwrap();
     assert_eq!(codes(&backend).await, ["file-system-unknown", "not-writable", "unreadable"]);
-}
-
-#[tokio::test]
-async fn a_file_and_folder_that_cannot_be_written() {
-    let place = Place::new();
-    place.close(place.open().await).await;
-    mode(&place.file(), 0o666);
-    mode(place.folder(), 0o777);
-    let mut other = start_as_another_user("doctor-not-allowed-to-write", &place);
-    assert_eq!(other.next_line(), "[]");
-    mode(&place.file(), 0o444);
-    mode(place.folder(), 0o555);
-    other.go_on();
-    assert_eq!(other.next_line(), r#"["not-writable", "not-writable"]"#);
-    mode(place.folder(), 0o755);
-    other.finish();
-}
-
-pub(crate) async fn as_another_user(file: &Path) {
-    let backend = Sqlite::open(file).await.unwrap();
-    print(format_args!("{:?}", codes(&backend).await));
-    listen();
-    print(format_args!("{:?}", codes(&backend).await));
 }

@@ -28,7 +28,6 @@ async fn part() {
             }
         }
         "not-allowed-to-write" => crate::bad_input::as_another_user(&file).await,
-        "doctor-not-allowed-to-write" => crate::doctor::as_another_user(&file).await,
         other => panic!("no such part: {other}"),
     }
 }

@@ -6,15 +6,13 @@ SELECT JSON_ARRAYAGG(JSON_ARRAY(lease.name, lease.token, asked.ttl, asked.place)
 INTO @lockwright_locked
 FROM {asked}
 STRAIGHT_JOIN {lease} AS lease FORCE INDEX (PRIMARY)
-    ON lease.name = CONVERT(asked.name USING utf8mb4) COLLATE utf8mb4_bin
-    AND lease.token = CONVERT(asked.token USING utf8mb4) COLLATE utf8mb4_bin
+    ON lease.name = {asked_name} AND lease.token = {asked_token}
 -- MySQL requires OF, which MariaDB lacks.
 FOR UPDATE /*!80000 OF lease */ SKIP LOCKED;
 
 UPDATE {locked}
 STRAIGHT_JOIN {lease} AS lease FORCE INDEX (PRIMARY)
-    ON lease.name = CONVERT(locked.name USING utf8mb4) COLLATE utf8mb4_bin
-    AND lease.token = CONVERT(locked.token USING utf8mb4) COLLATE utf8mb4_bin
+    ON lease.name = {locked_name} AND lease.token = {locked_token}
 SET lease.ttl = locked.ttl, lease.expires = {now} + locked.ttl, lease.updated = {now}
 WHERE lease.expires > {now} AND lease.broken IS NULL;
 
@@ -27,10 +25,7 @@ SELECT asked.place - 1,
        FALSE
 FROM {asked}
 LEFT JOIN {locked} ON locked.place = asked.place
-LEFT JOIN {lease} AS lease
-    ON lease.name = CONVERT(asked.name USING utf8mb4) COLLATE utf8mb4_bin
-    AND lease.token = CONVERT(asked.token USING utf8mb4) COLLATE utf8mb4_bin
-LEFT JOIN {tombstone} AS tombstone
-    ON tombstone.token = CONVERT(asked.token USING utf8mb4) COLLATE utf8mb4_bin;
+LEFT JOIN {lease} AS lease ON lease.name = {asked_name} AND lease.token = {asked_token}
+LEFT JOIN {tombstone} AS tombstone ON tombstone.token = {asked_token};
 
 COMMIT;

@@ -3,27 +3,22 @@ BEGIN;
 SELECT JSON_ARRAYAGG(JSON_ARRAY(lease.name, asked.token, asked.ttl, asked.place))
 INTO @lockwright_locked
 FROM {asked}
-STRAIGHT_JOIN {lease} AS lease FORCE INDEX (PRIMARY)
-    ON lease.name = CONVERT(asked.name USING utf8mb4) COLLATE utf8mb4_bin
+STRAIGHT_JOIN {lease} AS lease FORCE INDEX (PRIMARY) ON lease.name = {asked_name}
 FOR UPDATE /*!80000 OF lease */ SKIP LOCKED;
 
 SELECT JSON_ARRAYAGG(JSON_ARRAY(holder.name, holder.token, locked.ttl, locked.place))
 INTO @lockwright_locked
 FROM {locked}
 STRAIGHT_JOIN {shared_holder} AS holder FORCE INDEX (PRIMARY)
-    ON holder.name = CONVERT(locked.name USING utf8mb4) COLLATE utf8mb4_bin
-    AND holder.token = CONVERT(locked.token USING utf8mb4) COLLATE utf8mb4_bin
+    ON holder.name = {locked_name} AND holder.token = {locked_token}
 FOR UPDATE /*!80000 OF holder */ SKIP LOCKED;
 
 SET @lockwright_now = {now};
 
 UPDATE {locked}
-STRAIGHT_JOIN {lease} AS lease FORCE INDEX (PRIMARY)
-    ON lease.name = CONVERT(locked.name USING utf8mb4) COLLATE utf8mb4_bin
+STRAIGHT_JOIN {lease} AS lease FORCE INDEX (PRIMARY) ON lease.name = {locked_name}
 STRAIGHT_JOIN {shared_holder} AS holder FORCE INDEX (PRIMARY)
-    ON holder.name = lease.name
-    AND holder.token = CONVERT(locked.token USING utf8mb4) COLLATE utf8mb4_bin
-    AND holder.mode = lease.mode
+    ON holder.name = lease.name AND holder.token = {locked_token} AND holder.mode = lease.mode
 SET holder.ttl = locked.ttl, holder.expires = @lockwright_now + locked.ttl,
     holder.updated = @lockwright_now
 WHERE holder.expires > @lockwright_now AND holder.broken IS NULL
@@ -33,8 +28,7 @@ UPDATE (
     SELECT holder.name, MAX(holder.expires) AS ends
     FROM {locked}
     STRAIGHT_JOIN {shared_holder} AS holder FORCE INDEX (PRIMARY)
-        ON holder.name = CONVERT(locked.name USING utf8mb4) COLLATE utf8mb4_bin
-        AND holder.token = CONVERT(locked.token USING utf8mb4) COLLATE utf8mb4_bin
+        ON holder.name = {locked_name} AND holder.token = {locked_token}
     WHERE holder.mode <> 'exclusive' GROUP BY holder.name
 ) AS latest
 STRAIGHT_JOIN {lease} AS lease FORCE INDEX (PRIMARY) ON lease.name = latest.name
@@ -53,13 +47,10 @@ SELECT asked.place - 1,
 FROM {asked}
 LEFT JOIN {locked} ON locked.place = asked.place
 LEFT JOIN {shared_holder} AS holder
-    ON holder.name = CONVERT(asked.name USING utf8mb4) COLLATE utf8mb4_bin
-    AND holder.token = CONVERT(asked.token USING utf8mb4) COLLATE utf8mb4_bin
-    AND holder.mode <> 'exclusive'
+    ON holder.name = {asked_name} AND holder.token = {asked_token} AND holder.mode <> 'exclusive'
 LEFT JOIN {lease} AS lease
     ON lease.name = holder.name AND lease.mode = holder.mode
     AND lease.token IS NOT NULL AND lease.expires > @lockwright_now
-LEFT JOIN {tombstone} AS tombstone
-    ON tombstone.token = CONVERT(asked.token USING utf8mb4) COLLATE utf8mb4_bin;
+LEFT JOIN {tombstone} AS tombstone ON tombstone.token = {asked_token};
 
 COMMIT;

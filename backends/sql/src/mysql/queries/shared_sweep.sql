@@ -8,7 +8,6 @@ SELECT JSON_ARRAYAGG(JSON_ARRAY(name, token, 0, 0)) INTO @lockwright_locked
 FROM {shared_holder} WHERE token <= @lockwright_last AND expires < {now} - :idle
 FOR UPDATE SKIP LOCKED;
 DELETE holder FROM {locked} STRAIGHT_JOIN {shared_holder} AS holder FORCE INDEX (PRIMARY)
-    ON holder.name = CONVERT(locked.name USING utf8mb4) COLLATE utf8mb4_bin
-    AND holder.token = CONVERT(locked.token USING utf8mb4) COLLATE utf8mb4_bin;
+    ON holder.name = {locked_name} AND holder.token = {locked_token};
 SELECT ROW_COUNT();
 COMMIT;

@@ -89,6 +89,14 @@ pub(crate) trait ReleaseListener: Send + Sync {
     fn is_active(&self) -> bool;
 }
 
+struct Asking<'a> {
+    claim: &'a Claim,
+    arguments: Arguments<'a>,
+    sending: Sending,
+    /// `None` if the claim doesn't wait, and otherwise whether the name's row must record a waiter.
+    waits: Option<bool>,
+}
+
 /// The result of the requests that precede `acquire`: a decision, or whether an earlier, unanswered
 /// try may have acquired the lock.
 type Quickly = ControlFlow<AcquireOutcome, bool>;
@@ -250,7 +258,8 @@ impl<D: Dialect> LeaseBackend<D> {
         let mut is_unsure = false;
         if claim.mode == Mode::Exclusive {
             let waits = may_wait.then_some(waits);
-            match self.acquire_quickly(claim, waits, &arguments, sending).await? {
+            let asking = Asking { claim, arguments: &arguments, sending, waits };
+            match self.acquire_quickly(&asking).await? {
                 Quickly::Break(outcome) => return Ok(outcome),
                 Quickly::Continue(unsure) => is_unsure = unsure,
             }
@@ -287,34 +296,26 @@ impl<D: Dialect> LeaseBackend<D> {
     }
 
     /// Decides an exclusive claim, if possible, by requests that cost the server less than
-    /// `acquire`. `waits` is `None` if the claim doesn't wait, and otherwise whether the name's row
-    /// must record a waiter.
-    async fn acquire_quickly(
-        &self,
-        claim: &Claim,
-        waits: Option<bool>,
-        arguments: Arguments<'_>,
-        sending: Sending,
-    ) -> Result<Quickly> {
-        let look = match (waits, &self.look) {
-            (None, _) => None,
-            (Some(waits), Some(look)) if claim.ttl >= QUICK_TTL => Some((look, waits)),
+    /// `acquire`.
+    async fn acquire_quickly(&self, asking: &Asking<'_>) -> Result<Quickly> {
+        let claim = asking.claim;
+        let look = match &self.look {
+            _ if asking.waits.is_none() => None,
+            Some(look) if claim.ttl >= QUICK_TTL => Some(look),
             _ => return Ok(Quickly::Continue(false)),
         };
-        if let Some((look, waits)) = look
-            && let Some(outcome) =
-                self.look_for_holder(look, claim, waits, arguments, sending).await?
+        if let Some(look) = look
+            && let Some(outcome) = self.look_for_holder(look, asking).await?
         {
             return Ok(outcome);
         }
         if !self.grants.was_noted_after(&claim.name, self.clock.now() - YOUNGEST_SWEPT) {
             return Ok(Quickly::Continue(false));
         }
-        let outcome = self.acquire_free(claim, arguments, sending).await?;
-        if let (Quickly::Continue(false), Some((look, waits))) = (&outcome, look) {
+        let outcome = self.acquire_free(asking).await?;
+        if let (Quickly::Continue(false), Some(look)) = (&outcome, look) {
             // Another client may have acquired the name since the first look.
-            let seen = self.look_for_holder(look, claim, waits, arguments, sending).await?;
-            return Ok(seen.unwrap_or(outcome));
+            return Ok(self.look_for_holder(look, asking).await?.unwrap_or(outcome));
         }
         if outcome.is_continue() {
             // The next claim skips `acquire_free`, because `acquire` can reject without a row lock.
@@ -325,14 +326,8 @@ impl<D: Dialect> LeaseBackend<D> {
 
     /// Returns `None` if the name may be free, and `Continue` if `acquire` must decide: the hold is
     /// shared, has the same token, or lacks a recorded waiter.
-    async fn look_for_holder(
-        &self,
-        look: &Sql,
-        claim: &Claim,
-        waits: bool,
-        arguments: Arguments<'_>,
-        sending: Sending,
-    ) -> Result<Option<Quickly>> {
+    async fn look_for_holder(&self, look: &Sql, asking: &Asking<'_>) -> Result<Option<Quickly>> {
+        let Asking { claim, arguments, sending, waits } = *asking;
         let rows = self.pool.fetch_so(look, arguments, Effect::Reads, sending).await?;
         let Some(row) = rows.first() else { return Ok(None) };
         let holding = self.pool.sound(Holding::of(row, 0))?;
@@ -340,20 +335,16 @@ impl<D: Dialect> LeaseBackend<D> {
             return Ok(None);
         }
         let is_other = holding.token != Some(claim.token.to_string().as_str());
-        let is_busy = holding.mode == Mode::Exclusive && is_other && (!waits || holding.waiting);
-        Ok(Some(match is_busy {
+        let is_recorded = waits != Some(true) || holding.waiting;
+        Ok(Some(match holding.mode == Mode::Exclusive && is_other && is_recorded {
             true => Quickly::Break(AcquireOutcome::Busy(holding.busy())),
             false => Quickly::Continue(false),
         }))
     }
 
     /// Acquires a free name by an update of its row.
-    async fn acquire_free(
-        &self,
-        claim: &Claim,
-        arguments: Arguments<'_>,
-        sending: Sending,
-    ) -> Result<Quickly> {
+    async fn acquire_free(&self, asking: &Asking<'_>) -> Result<Quickly> {
+        let Asking { claim, arguments, sending, .. } = *asking;
         let statement = &self.statements.acquire_free;
         let answer = self.pool.fetch_doubting(statement, arguments, Effect::Changes, sending).await;
         let (rows, is_unsure) = match answer {
@@ -362,15 +353,13 @@ impl<D: Dialect> LeaseBackend<D> {
             // The row may be locked. `acquire` can reject the claim without a row lock.
             Err(_) => (Vec::new(), false),
         };
-        let is_free = |row: &&Row| row.bool(0).unwrap_or(false);
-        let fence = rows.last().filter(is_free).and_then(|row| row.fence(1).ok());
-        let Some(fence) = fence.filter(|fence| fence.get() > 0) else {
-            return Ok(Quickly::Continue(is_unsure));
-        };
+        let free = rows.last().filter(|row| row.bool(0).unwrap_or(false));
+        let fence = free.and_then(|row| row.fence(1).ok()).filter(|fence| fence.get() > 0);
+        let Some(fence) = fence else { return Ok(Quickly::Continue(is_unsure)) };
         self.grants.note(&claim.name, self.clock.now());
         let mut granted = Granted::new(fence);
         granted.fences = claim.fences.clamp(1, i32::MAX as u32);
-        granted.waiters = rows.last().is_some_and(|row| row.bool(2).unwrap_or(false));
+        granted.waiters = free.is_some_and(|row| row.bool(2).unwrap_or(false));
         Ok(Quickly::Break(AcquireOutcome::Granted(granted)))
     }
 
@@ -394,12 +383,8 @@ impl<D: Dialect> LeaseBackend<D> {
             ("tombstone", Value::Int(micros_up(to.ttl.max(TOMBSTONE)))),
         ];
         let rows = self.change_so(statement, &arguments, self.sending(to)).await?;
-        match rows.last() {
-            Some(row) => {
-                Ok(AcquireOutcome::Granted(self.pool.sound(Holding::of(row, 0))?.granted()))
-            }
-            None => Ok(AcquireOutcome::Busy(Busy::default())),
-        }
+        let Some(row) = rows.last() else { return Ok(AcquireOutcome::Busy(Busy::default())) };
+        Ok(AcquireOutcome::Granted(self.pool.sound(Holding::of(row, 0))?.granted()))
     }
 
     async fn end(&self, claim: &Claim, release_mode: ReleaseMode) -> Result<ReleaseOutcome> {
@@ -550,18 +535,13 @@ impl<D: Dialect> DistributedLock for LeaseBackend<D> {
         let change = |sql| self.change_so(sql, &arguments, self.pool.slowly());
         change(&self.statements.sweep_floor).await?;
         let rows = change(&self.statements.sweep_leases).await?;
-        let (mut swept, seen, last) = match rows.last() {
-            Some(row) => (
-                self.pool.sound(row.int(0))?,
-                self.pool.sound(row.int(1))?,
-                self.pool.sound(row.text(2))?,
-            ),
-            None => (0, 0, None),
-        };
+        let examined = rows.last().ok_or(BadRow);
+        let examined = examined.and_then(|row| Ok((row.int(0)?, row.int(1)?, row.text(2)?)));
+        let (mut swept, seen, last) = self.pool.sound(examined)?;
         let mut most = 0;
         for sweep in [&self.statements.sweep_tombstones, &self.statements.shared_sweep] {
-            let rows = change(sweep).await?;
-            let gone = rows.last().map_or(Ok(0), |row| self.pool.sound(row.int(0)))?;
+            let gone = change(sweep).await?.last().ok_or(BadRow).and_then(|row| row.int(0));
+            let gone = self.pool.sound(gone)?;
             (swept, most) = (swept + gone, most.max(gone));
         }
 

@@ -36,6 +36,18 @@ const BACKEND: &str = "mysql-transaction";
 
 const SCHEMA: &str = include_str!("../../schema/mysql_transaction.sql");
 
+/// Fails outside a transaction, where the savepoint ends at once.
+const PROBE: &str = "SAVEPOINT lockwright_probe; RELEASE SAVEPOINT lockwright_probe";
+
+const RESTORE: &str = "SET @lockwright = NULL \
+                       /*!80000 , SESSION innodb_lock_wait_timeout = @lockwright_limit */";
+
+/// Fails if the savepoint has ended with its transaction, even if, without autocommit, a new one has
+/// begun. Returns whether the server looks for deadlocks, and the session's own limit on waits in
+/// seconds.
+const PASSED: &str = "RELEASE SAVEPOINT lockwright_probe; \
+                      SELECT @@innodb_deadlock_detect, @@SESSION.innodb_lock_wait_timeout";
+
 /// The pause between attempts in the last second of a wait.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -72,10 +84,7 @@ pub async fn lock_in_transaction(
 #[derive(Debug, Clone)]
 pub struct InTransaction {
     tables: Tables,
-    probe: Sql,
     lock: Sql,
-    restore: Sql,
-    passed: Sql,
     fence: Sql,
     sweep: [Sql; 2],
 }
@@ -90,10 +99,7 @@ impl InTransaction {
     fn of(tables: Tables) -> Self {
         let sql = |text: &str| Sql::new(&tables.expand(text, MySql::QUOTE));
         Self {
-            probe: sql(include_str!("queries/transaction_probe.sql")),
             lock: sql(include_str!("queries/transaction_lock.sql")),
-            restore: sql(include_str!("queries/transaction_restore.sql")),
-            passed: sql(include_str!("queries/transaction_passed.sql")),
             fence: sql(include_str!("queries/check_fence.sql")),
             sweep: [("{turn}", "used"), ("{fence}", "updated")].map(|(swept, age)| {
                 let text = include_str!("queries/transaction_sweep.sql");
@@ -135,7 +141,7 @@ impl InTransaction {
         name: &LockName,
         limit: &Limit,
     ) -> Result<Outcome> {
-        run(tx, &self.probe, &[]).await.map_err(|cause| failed(&cause))?;
+        fetch_on(tx, PROBE.to_owned()).await.map_err(|cause| failed(&cause))?;
         let mut slice = Duration::ZERO;
         loop {
             // The server waits only for whole seconds, so the client polls for the rest.
@@ -145,10 +151,10 @@ impl InTransaction {
             match run(tx, &self.lock, &arguments).await {
                 Ok(_) => return Ok(Outcome::Locked),
                 Err(cause) if number(&cause) == Some(LOCK_WAIT_TIMEOUT) => {
-                    self.passed(tx, limit).await?;
+                    passed(tx, limit).await?;
                 }
                 Err(cause) => {
-                    let _ = run(tx, &self.restore, &[]).await;
+                    let _ = fetch_on(tx, RESTORE.to_owned()).await;
                     return Err(failed(&cause));
                 }
             }
@@ -159,30 +165,30 @@ impl InTransaction {
             }
         }
     }
+}
 
-    /// Returns an error if the transaction has ended, or if the wait may be an undetected deadlock.
-    async fn passed(&self, tx: &mut MySqlConnection, limit: &Limit) -> Result<()> {
-        run(tx, &self.restore, &[]).await.map_err(|cause| failed(&cause))?;
-        let rows = run(tx, &self.passed, &[]).await.map_err(|cause| match number(&cause) {
-            Some(NO_SAVEPOINT) => Error::unavailable(
-                "the server has rolled this whole transaction back, because \
-                 innodb_rollback_on_timeout is set; begin it again",
-            )
-            .with_backend(BACKEND),
-            _ => failed(&cause),
-        })?;
-        let read = rows.last().ok_or(BadRow).and_then(|row| Ok((row.bool(0)?, row.int(1)?)));
-        let (finds_deadlocks, own_limit) = read.map_err(|bad| bad_row(bad, BACKEND))?;
-        let own_limit = Duration::from_secs(own_limit.try_into().unwrap_or(0));
-        match limit.waited_without_limit() {
-            Some(waited) if !finds_deadlocks && waited >= own_limit => Err(Error::unavailable(
-                "another transaction still holds this name after innodb_lock_wait_timeout, and \
-                 the server doesn't look for deadlocks (innodb_deadlock_detect is off); roll this \
-                 transaction back and begin it again, or wait with a limit",
-            )
-            .with_backend(BACKEND)),
-            _ => Ok(()),
-        }
+/// Returns an error if the transaction has ended, or if the wait may be an undetected deadlock.
+async fn passed(tx: &mut MySqlConnection, limit: &Limit) -> Result<()> {
+    fetch_on(tx, RESTORE.to_owned()).await.map_err(|cause| failed(&cause))?;
+    let rows = fetch_on(tx, PASSED.to_owned()).await.map_err(|cause| match number(&cause) {
+        Some(NO_SAVEPOINT) => Error::unavailable(
+            "the server has rolled this whole transaction back, because \
+             innodb_rollback_on_timeout is set; begin it again",
+        )
+        .with_backend(BACKEND),
+        _ => failed(&cause),
+    })?;
+    let read = rows.last().ok_or(BadRow).and_then(|row| Ok((row.bool(0)?, row.int(1)?)));
+    let (finds_deadlocks, own_limit) = read.map_err(|bad| bad_row(bad, BACKEND))?;
+    let own_limit = Duration::from_secs(own_limit.try_into().unwrap_or(0));
+    match limit.waited_without_limit() {
+        Some(waited) if !finds_deadlocks && waited >= own_limit => Err(Error::unavailable(
+            "another transaction still holds this name after innodb_lock_wait_timeout, and \
+             the server doesn't look for deadlocks (innodb_deadlock_detect is off); roll this \
+             transaction back and begin it again, or wait with a limit",
+        )
+        .with_backend(BACKEND)),
+        _ => Ok(()),
     }
 }
 

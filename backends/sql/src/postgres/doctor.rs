@@ -136,11 +136,12 @@ async fn encryption(pool: &Pool<Postgresql>) -> Result<Option<Finding>> {
 }
 
 async fn tables(pool: &Pool<Postgresql>) -> Result<Vec<Finding>> {
-    if let Err(error) = schema::look(pool).await {
-        return Ok(vec![doctor::no_tables(&error)]);
-    }
     let sql = Sql::new(&pool.dialect().expand(include_str!("queries/examine_tables.sql")));
-    let rows = match pool.fetch(&sql, &[], Effect::Reads).await {
+    let examining = async {
+        schema::look(pool).await?;
+        pool.fetch(&sql, &[], Effect::Reads).await
+    };
+    let rows = match examining.await {
         Ok(rows) => rows,
         Err(error) => return Ok(vec![doctor::no_tables(&error)]),
     };

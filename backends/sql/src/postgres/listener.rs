@@ -17,7 +17,7 @@ use super::dialect::{Postgresql, fetch_on};
 use crate::server::errors::failed;
 use crate::server::lease::ReleaseListener;
 use crate::server::session_lock::Permit;
-use crate::server::{Dialect, Effect, Pool, Use, Value};
+use crate::server::{Dialect, Effect, Pool, Sql, Use, Value};
 
 /// The time limit for a probe, a notification that this client sends to itself.
 const PROBE: Duration = Duration::from_secs(2);
@@ -109,22 +109,17 @@ impl Drop for ListenTask {
     }
 }
 
-enum End {
-    NobodyWaits,
-    NotNotified,
-}
-
 impl ListenTask {
     async fn run(mut self) {
         self.has_run = true;
         let Shared { waiters, is_active, polls_until, .. } = &*self.shared;
         while waiters.anybody() {
-            let end = self.shared.listen_once().await;
+            let is_notified = self.shared.listen_once().await;
             is_active.store(false, Ordering::SeqCst);
-            match end {
+            match is_notified {
                 // The loop continues if a new waiter has registered.
-                Ok(End::NobodyWaits) => {}
-                Ok(End::NotNotified) => {
+                Ok(true) => {}
+                Ok(false) => {
                     tracing::warn!(
                         "notifications don't arrive, most likely because of a pooler, so waiters \
                          poll every {POLL:?}"
@@ -152,15 +147,16 @@ impl Shared {
         }
     }
 
-    async fn listen_once(&self) -> sqlx::Result<End> {
+    /// Listens until the connection is unused. Returns false if notifications don't arrive.
+    async fn listen_once(&self) -> sqlx::Result<bool> {
         let limits = self.pool.limits();
         let deadline = Deadline::now() + limits.connect;
         let permit = Permit::get(&self.pool, Use::Listen, deadline).await;
         let permit = permit.map_err(|_| sqlx::Error::PoolTimedOut)?;
-        let Some(mut line) = line(&self.pool, permit).await? else { return Ok(End::NotNotified) };
+        let Some(mut line) = line(&self.pool, permit).await? else { return Ok(false) };
         let (listener, _) = &mut line;
         if !is_notified(&self.pool, listener, |name| self.wake(name)).await? {
-            return Ok(End::NotNotified);
+            return Ok(false);
         }
         self.is_active.store(true, Ordering::SeqCst);
         self.waiters.wake_all();
@@ -176,7 +172,7 @@ impl Shared {
             if self.waiters.anybody() {
                 used = Instant::now();
             } else if used.elapsed() > UNUSED {
-                return Ok(End::NobodyWaits);
+                return Ok(true);
             }
         }
     }
@@ -236,12 +232,10 @@ async fn is_notified(
 ) -> sqlx::Result<bool> {
     // No lock name begins with a space, so the probe wakes no waiter.
     let probe = format!(" {}", lockwright_core::Token::random());
-    let mut text = "SELECT pg_notify(".to_owned();
-    Postgresql::literal(Value::Text(pool.dialect().channel()), &mut text);
-    text.push_str(", ");
-    Postgresql::literal(Value::Text(&probe), &mut text);
-    text.push(')');
-    let sent = pool.fetch_text(text, Effect::Reads).await;
+    let notify = Sql::new("SELECT pg_notify(:channel, :probe)");
+    let channel = ("channel", Value::Text(pool.dialect().channel()));
+    let arguments = [channel, ("probe", Value::Text(&probe))];
+    let sent = pool.fetch_so(&notify, &arguments, Effect::Reads, pool.slowly()).await;
     sent.map_err(|error| sqlx::Error::Protocol(error.to_string()))?;
     let arriving = async {
         while let Some(note) = listener.try_recv().await? {

@@ -11,7 +11,7 @@ use crate::server::{BadRow, Effect, Pool, Row};
 
 const OLDEST: i64 = 120_000;
 
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Server {
     pub(super) is_replica: bool,
     pub(super) version: i64,

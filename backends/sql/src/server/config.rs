@@ -95,7 +95,11 @@ pub(crate) fn parse<T: FromStr<Err = sqlx::Error>>(
     if !schemes.into_iter().any(is_of) {
         return Err(Error::invalid_config(wrong_scheme));
     }
-    let (rest, common) = take(url, drivers)?;
+    let (rest, common) =
+        take(url, drivers).map_err(|error| match redact::hidden_password(url) {
+            Some(what) => Error::invalid_config(format!("the URL {:?}: {what}", redact::url(url))),
+            None => error,
+        })?;
     tls::choose_provider();
     let server = rest.parse::<T>().map_err(|cause| invalid_url(&rest, &cause))?;
     Ok((server, common))
@@ -104,13 +108,6 @@ pub(crate) fn parse<T: FromStr<Err = sqlx::Error>>(
 /// Splits Lockwright's parameters off the URL. Errors omit the values of unknown parameters, which
 /// may be secret.
 fn take(url: &str, drivers: &str) -> Result<(String, Common)> {
-    taken(url, drivers).map_err(|error| match redact::hidden_password(url) {
-        Some(what) => Error::invalid_config(format!("the URL {:?}: {what}", redact::url(url))),
-        None => error,
-    })
-}
-
-fn taken(url: &str, drivers: &str) -> Result<(String, Common)> {
     let mut common = Common::default();
     let Some((server, query)) = url.split_once('?') else {
         return Ok((url.to_owned(), common));

@@ -16,16 +16,14 @@ pub(crate) async fn make_sure<D: Dialect>(pool: &Pool<D>) -> Result<()> {
             if is_missing(&error) || (!D::TABLES_APPEAR_AT_ONCE && is_unfinished(&error)) =>
         {
             match pool.fetch_text(D::patiently(text(pool.dialect())), Effect::Changes).await {
-                Err(error) if error.kind() == ErrorKind::Denied => Err(Error::new(
-                    ErrorKind::Denied,
-                    format!(
+                Err(error) if error.kind() == ErrorKind::Denied => {
+                    let message = format!(
                         "the tables {} don't exist and this user may not create them; have them \
                          created with the SQL that `lockwright schema` prints",
                         pool.dialect().tables().shown()
-                    ),
-                )
-                .with_backend(pool.dialect().backend())
-                .with_source(cause(&error)))?,
+                    );
+                    return Err(pool.error(ErrorKind::Denied, message).with_source(cause(&error)));
+                }
                 made => made?,
             };
             version(pool).await?
@@ -43,12 +41,12 @@ fn known<D: Dialect>(pool: &Pool<D>, found: i64) -> Result<()> {
     if found == VERSION {
         return Ok(());
     }
-    Err(Error::invalid_config(format!(
+    let message = format!(
         "the tables {} are of version {found}, and this version of Lockwright supports version \
          {VERSION}; use the same version everywhere, or other tables",
         pool.dialect().tables().shown()
-    ))
-    .with_backend(pool.dialect().backend()))
+    );
+    Err(pool.error(ErrorKind::InvalidConfig, message))
 }
 
 pub(crate) const MISSING: &str = "a table of Lockwright doesn't exist; create the tables with the SQL that `lockwright schema` \
@@ -73,10 +71,8 @@ async fn version<D: Dialect>(pool: &Pool<D>) -> Result<i64> {
     let sql = Sql::new(&dialect.expand("SELECT version FROM {meta}"));
     let rows = pool.fetch(&sql, &[], Effect::Reads).await?;
     rows.first().and_then(|row| row.int(0).ok()).ok_or_else(|| {
-        Error::invalid_config(format!(
-            "the tables {} lack {UNFINISHED}; they were changed by hand",
-            dialect.tables().shown()
-        ))
-        .with_backend(dialect.backend())
+        let tables = dialect.tables().shown();
+        let message = format!("the tables {tables} lack {UNFINISHED}; they were changed by hand");
+        pool.error(ErrorKind::InvalidConfig, message)
     })
 }

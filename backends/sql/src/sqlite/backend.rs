@@ -2,8 +2,8 @@ use std::time::Duration;
 
 use lockwright_core::{
     AcquireOutcome, BreakMode, BreakTarget, Broken, Claim, Cursor, DistributedLock, Error, Events,
-    Finding, Inspection, LockName, Mode, Page, Profile, ReleaseMode, ReleaseOutcome, Renew, Renewal,
-    Result, SweepReport, Token, Wait, async_trait,
+    Finding, Inspection, LockName, Mode, Page, Profile, ReleaseMode, ReleaseOutcome, Renew,
+    Renewal, Result, SweepReport, Token, Wait, async_trait,
 };
 
 use super::statements::{Acquire, Acquired};

@@ -178,7 +178,7 @@ impl Database {
 
     fn failed(&self, error: sqlx::Error) -> Error {
         // Opening the file changes no lock.
-        Failure::without_effect(error).to_error_about(&format!("can't open {:?}: ", self.path))
+        Failure::without_effect(error).to_error(&format!("can't open {:?}: ", self.path))
     }
 }
 

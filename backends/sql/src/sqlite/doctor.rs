@@ -68,10 +68,7 @@ pub(super) async fn examine(connection: &mut SqliteConnection) -> sqlx::Result<V
     Ok(findings)
 }
 
-pub(super) fn findings(
-    database: &Database,
-    contents: Result<Vec<Finding>, Error>,
-) -> Vec<Finding> {
+pub(super) fn findings(database: &Database, contents: Result<Vec<Finding>, Error>) -> Vec<Finding> {
     let mut findings = Vec::from_iter(file_system(&database.path));
     for what in [Some(&*database.path), database.path.parent()].into_iter().flatten() {
         if let Err(error) = writable(what) {

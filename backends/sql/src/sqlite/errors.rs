@@ -66,11 +66,8 @@ impl Failure {
         is_busy(&self.source)
     }
 
-    pub(super) fn to_error(&self) -> Error {
-        self.to_error_about("")
-    }
-
-    pub(super) fn to_error_about(&self, what: &str) -> Error {
+    /// Returns the error, whose message begins with `what`.
+    pub(super) fn to_error(&self, what: &str) -> Error {
         let code = code(&self.source);
         let (kind, message) = match code {
             Some(BUSY | LOCKED) => (

@@ -135,12 +135,7 @@ impl Tables<'_> {
         self.row(query!("shared_number"; name.as_str())).await?.try_get("fence")
     }
 
-    async fn add(
-        &mut self,
-        asked: &Acquire,
-        fence: i64,
-        until: BootInstant,
-    ) -> Result<SqliteRow> {
+    async fn add(&mut self, asked: &Acquire, fence: i64, until: BootInstant) -> Result<SqliteRow> {
         let claim = &asked.claim;
         let (count, of) = kind::permits(claim.mode);
         let add = query!("shared_add";

@@ -188,11 +188,7 @@ impl Tables<'_> {
 
     /// Returns the name's row, whether it has an unexpired hold, and whether the token has a
     /// tombstone. With a tombstone, the second value is false.
-    async fn seen(
-        &mut self,
-        name: &LockName,
-        token: &str,
-    ) -> Result<(SqliteRow, bool, bool)> {
+    async fn seen(&mut self, name: &LockName, token: &str) -> Result<(SqliteRow, bool, bool)> {
         let mut rows = self.rows(query!("holder"; name.as_str(), token, self.boot)).await?;
         let row = rows.pop().ok_or(sqlx::Error::RowNotFound)?;
         let is_ended: bool = row.try_get("is_ended")?;
@@ -271,7 +267,11 @@ impl Tables<'_> {
         if !gone.first().map_or(Ok(false), |gone| self.is_live(gone))? {
             return Ok(None);
         }
-        if mode == Mode::Exclusive { Ok(Some(true)) } else { self.leave(name, mode).await.map(Some) }
+        if mode == Mode::Exclusive {
+            Ok(Some(true))
+        } else {
+            self.leave(name, mode).await.map(Some)
+        }
     }
 
     pub(super) async fn put_tombstone(

@@ -123,7 +123,9 @@ async fn watch_for(waiters: Weak<Waiters>, jobs: WeakUnboundedSender<Job>, mut w
     let mut tidied = tokio::time::Instant::now();
     loop {
         let change = watch.next().await;
-        let (Some(waiters), Some(jobs)) = (waiters.upgrade(), jobs.upgrade().map(Jobs)) else { return };
+        let (Some(waiters), Some(jobs)) = (waiters.upgrade(), jobs.upgrade().map(Jobs)) else {
+            return;
+        };
         if tidied.elapsed() >= TIDY {
             tidied = tokio::time::Instant::now();
             if !waiters.tidy() {

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_core::{
-    BootInstant, BreakMode, BreakTarget, Broken, Claim, Clock, Cursor, Error, Finding, LockName, Mode,
-    Page, Renewal, Result, SweepReport, Token,
+    BootInstant, BreakMode, BreakTarget, Broken, Claim, Clock, Cursor, Error, Finding, LockName,
+    Mode, Page, Renewal, Result, SweepReport, Token,
 };
 use sqlx::Connection;
 use tokio::sync::{mpsc, oneshot};
@@ -162,7 +162,7 @@ impl Writer {
             batch.drain(..).partition(|job| job.request.only_reads());
         for Job { request, answer } in reads {
             let result = self.run(&request, false).await;
-            let _ = answer.send(result.map_err(|e| Failure::without_effect(e).to_error()));
+            let _ = answer.send(result.map_err(|e| Failure::without_effect(e).to_error("")));
         }
         let requests: Vec<&Request> = writes.iter().map(|job| &job.request).collect();
         let results = match &requests[..] {
@@ -202,7 +202,7 @@ impl Writer {
             });
         self.waiters.announce(freed.collect());
         for (job, result) in jobs.into_iter().zip(results) {
-            let _ = job.answer.send(result.map_err(|failure| failure.to_error()));
+            let _ = job.answer.send(result.map_err(|failure| failure.to_error("")));
         }
     }
 

@@ -83,30 +83,61 @@ async fn fences_grow_past_what_was_granted_during_a_wait() {
     }
 }
 
-/// On MySQL, only a client's first rejection after its own grant locks the row.
-#[tokio::test]
+/// On MySQL, only a client's first rejection after its own grant locks the row. On PostgreSQL, the
+/// first rejection of a waiter does, which records the waiter.
+#[tokio::test(flavor = "multi_thread")]
 async fn repeated_rejection_needs_no_lock_of_the_row() {
-    let (server, backend) = start().await;
-    acquire_and_release(&backend, "x").await;
-    let other = connect(&server.url()).await;
-    grant(&other, &claim("x")).await;
-    busy(&backend, &claim("x"), Wait::No).await;
+    let (server, holder) = start().await;
+    for wait in [Wait::No, in_time(ms(30_000))] {
+        let rejected = claim("x");
+        let other = connect(&server.url()).await;
+        acquire_and_release(&other, "x").await;
+        let held = hold(&*holder, "x").await;
+        busy(&other, &rejected, wait).await;
 
-    let _locked = lock_lease(&server, "x").await;
-    busy(&backend, &claim("x"), Wait::No).await;
+        let mut row = lock_lease(&server, "x").await;
+        busy(&other, &rejected, wait).await;
+        row.execute("COMMIT").await.unwrap();
+        release(&*holder, &held).await;
+    }
 }
 
+/// While the acquire waits for the name's row, the release stores a tombstone that the acquire
+/// doesn't see. PostgreSQL commits the tombstone only with the release.
 #[tokio::test(flavor = "multi_thread")]
-async fn recorded_waiter_is_rejected_without_a_lock_of_the_row() {
+async fn claim_in_flight_is_reconciled() {
     let (server, backend) = start().await;
-    let (other, waiting) = (connect(&server.url()).await, claim("x"));
-    // After this grant, `other` may send `acquire_free`, which locks the row on MySQL.
-    acquire_and_release(&other, "x").await;
-    grant(&backend, &claim("x")).await;
-    busy(&other, &waiting, in_time(ms(10_000))).await;
+    let newcomer = Arc::new(connect(&server.url()).await);
+    acquire_and_release(&backend, "x").await;
 
-    let _locked = lock_lease(&server, "x").await;
-    busy(&other, &waiting, in_time(ms(10_000))).await;
+    // After its grant, `backend` sends `acquire_free`, and `newcomer` doesn't.
+    for backend in [backend, newcomer] {
+        let late = claim("x");
+        let mut row = lock_lease(&server, "x").await;
+        let mut asking = None;
+        if SCHEME == "mysql" {
+            asking = Some(acquiring(&backend, &late, Wait::No));
+            wait_for_blocked(&server, 1).await;
+        }
+        let settling = tokio::spawn({
+            let (backend, late) = (Arc::clone(&backend), late.clone());
+            async move { backend.release(&late, ReleaseMode::Reconcile).await.unwrap() }
+        });
+        wait_for_blocked(&server, 1 + usize::from(asking.is_some())).await;
+        let asking = asking.unwrap_or_else(|| acquiring(&backend, &late, Wait::No));
+        wait_for_blocked(&server, 2).await;
+        row.execute("COMMIT").await.unwrap();
+        let (settled, answer) = (settling.await.unwrap(), asking.await.unwrap());
+        if SCHEME == "postgres" {
+            assert_eq!(settled, ReleaseOutcome::NotHeld);
+            refused(answer, ErrorKind::Lost(Reason::Gone), "");
+        }
+        refused(backend.try_acquire(&late).await, ErrorKind::Lost(Reason::Gone), "");
+        // The name's row also records the released token, so the tombstone isn't needed here.
+        server.sql("DELETE FROM lockwright_tombstone").unwrap();
+        refused(backend.try_acquire(&late).await, ErrorKind::Lost(Reason::Gone), "");
+        assert!(backend.inspect(&name("x")).await.unwrap().holders.is_empty(), "a ghost holds it");
+    }
 }
 
 #[tokio::test]

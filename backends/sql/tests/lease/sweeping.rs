@@ -157,6 +157,32 @@ async fn sweeping_and_locking_at_once() {
     assert!(gone >= 50, "only {gone} rows were swept, which shows nothing");
 }
 
+/// A name without a row gets a fence above the floor, so a sweep first raises the floor to the
+/// fences of the rows to delete. The row `young` becomes old only after the sweep has chosen the
+/// new floor, so the sweep must keep it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_row_above_the_floor_stays() {
+    let (server, backend) = start().await;
+    one_off_names(&server, 10);
+    let mut young = claim("young");
+    young.fences = 1_000_000_000;
+    let last = grant(&backend, &young).await.fence.get() + 999_999_999;
+    backend.release(&young, ReleaseMode::Plain).await.unwrap();
+
+    let mut meta = session(&server).await;
+    meta.execute("BEGIN; SELECT floor FROM lockwright_meta FOR UPDATE").await.unwrap();
+    let sweeping = tokio::spawn({
+        let backend = Arc::clone(&backend);
+        async move { backend.sweep(Duration::ZERO).await.unwrap().rows }
+    });
+    wait_for_blocked(&server, 1).await;
+    an_hour_passes(&server);
+    meta.execute("COMMIT").await.unwrap();
+    assert_eq!(sweeping.await.unwrap(), 10, "the young one stays for the next sweep");
+    let fence = grant(&backend, &claim("young")).await.fence;
+    assert!(fence > Fence::new(last), "it had {last}, and then got {fence}");
+}
+
 /// A late acquire may have read the name's row before the reconciliation, and then waits for that
 /// row.
 #[tokio::test]

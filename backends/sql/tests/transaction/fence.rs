@@ -90,16 +90,6 @@ async fn the_users_limit_ends_the_wait_for_another_one() {
 }
 
 #[tokio::test]
-async fn outside_a_transaction_it_is_refused_and_nothing_is_recorded() {
-    let (_server, pool) = shop().await;
-    let mut connection = pool.acquire().await.unwrap();
-    let answer = check_fence(&mut connection, "a", Fence::new(5)).await;
-    refused(answer, ErrorKind::InvalidInput, "there is no transaction");
-    let rows = connection.fetch_all("SELECT * FROM lockwright_fence").await.unwrap();
-    assert!(rows.is_empty());
-}
-
-#[tokio::test]
 async fn tables_of_other_names_are_made_by_many_at_once() {
     let (server, _pool) = shop().await;
     server.sql(CREATE_SCHEMA).unwrap();

@@ -48,7 +48,10 @@ async fn outside_a_transaction_it_is_refused_and_nothing_is_locked() {
         let answer = lock_in_transaction(&mut connection, "a", wait).await;
         refused(answer, ErrorKind::InvalidInput, "there is no transaction");
     }
+    let answer = check_fence(&mut connection, "a", Fence::new(5)).await;
+    refused(answer, ErrorKind::InvalidInput, "there is no transaction");
     assert_eq!(count(&server, LOCKS), 0);
+    assert_eq!(count(&server, "SELECT count(*) FROM lockwright_fence"), 0);
     assert_eq!(stock(&mut connection).await, 7, "it can be used");
     for begin in BEGIN {
         connection.execute(begin).await.unwrap();

@@ -1,7 +1,7 @@
 -- Locks the name's row by a write. INSERT IGNORE would take a shared lock first, which allows a
 -- deadlock. A SELECT would lock a gap, and take a snapshot before the wait.
 --
--- After a failed wait, transaction_passed checks by the savepoint that the transaction still
+-- After a failed wait, the client checks by the savepoint that the transaction still
 -- exists. On MariaDB, SET STATEMENT limits the wait of the INSERT. MySQL needs the session's limit,
 -- and rejects 0 in a strict SQL mode.
 SAVEPOINT lockwright_probe;

@@ -9,17 +9,20 @@ async fn silent_connections_are_replaced_in_time() {
     tokio::join!(one, two, three, four, five);
 }
 
+/// Locks the names at the same time, so that the pool opens connections.
+fn warm(client: &Locks, names: impl Iterator<Item = String>) -> JoinSet<()> {
+    let locking = names.map(|name| {
+        let asking = client.mutex(name);
+        async move { asking.acquire().await.unwrap().release().await.unwrap() }
+    });
+    locking.collect()
+}
+
 async fn with_ttl(server: &Server, ttl: Duration) {
     let proxy = Proxy::start(server.address()).unwrap();
     let client = locks(&server.url_through(proxy.port()), ttl).await;
     let name = |what: &str| format!("{what}-{}", ttl.as_secs());
-    let warming = (0..4).map(|number| {
-        let asking = client.mutex(name(&format!("warm-{number}")));
-        tokio::spawn(async move { asking.acquire().await.unwrap().release().await.unwrap() })
-    });
-    for warming in warming.collect::<Vec<_>>() {
-        warming.await.unwrap();
-    }
+    warm(&client, (0..4).map(|number| name(&format!("warm-{number}")))).join_all().await;
     let held = client.mutex(name("held")).acquire().await.unwrap();
     proxy.silence_present();
     let begun = Instant::now();
@@ -48,16 +51,10 @@ async fn dropped_request_replaces_silent_connections() {
     let client = Locks::builder(backend).ttl(LIMIT * 4).wait(Some(LIMIT)).build().unwrap();
     // The pool gets more connections than the dropped requests below could use up.
     let locking = lock_table(&server, "lockwright_lease").await;
-    let warming = (0..CONNECTIONS).map(|number| {
-        let asking = client.mutex(format!("warm-{number}"));
-        tokio::spawn(async move { asking.acquire().await.unwrap().release().await.unwrap() })
-    });
-    let warming = warming.collect::<Vec<_>>();
+    let warming = warm(&client, (0..CONNECTIONS).map(|number| format!("warm-{number}")));
     eventually(|| async { (sessions(&server) >= CONNECTIONS).then_some(()) }).await;
     drop(locking);
-    for warming in warming {
-        warming.await.unwrap();
-    }
+    warming.join_all().await;
     proxy.silence_present();
     let begun = Instant::now();
     let free = loop {

@@ -7,7 +7,7 @@ use lockwright_core::{Error, Mode, Reason, Renew, Renewal, RenewalOutcome, Resul
 
 use super::LeaseBackend;
 use crate::server::hold_row::micros_up;
-use crate::server::{Dialect, Row, Sending, Sql, Value};
+use crate::server::{Dialect, Sending, Sql, Value};
 
 const LOCKED_PAUSE: Duration = Duration::from_millis(10);
 
@@ -137,24 +137,20 @@ impl<D: Dialect> LeaseBackend<D> {
         let rows = self.change_so(statement, &[("holds", Value::Text(&asked))], sending).await?;
         let mut renewals = Renewals::new();
         for row in &rows {
-            let (at, renewal) = self.renewal(row)?;
-            renewals.extend(holds.get(at).map(|(place, _)| (*place, renewal)));
+            let read = || Ok((row.int(0)?, row.text(1)?, row.bool(2)?));
+            let (at, word, waiters) = self.pool.sound(read())?;
+            let outcome = match word {
+                Some("skipped") => None,
+                Some("renewed") => Some(RenewalOutcome::Renewed { valid: None }),
+                Some("broken") => Some(RenewalOutcome::NotHeld(Reason::Broken)),
+                Some("expired") => Some(RenewalOutcome::NotHeld(Reason::Expired)),
+                _ => Some(RenewalOutcome::NotHeld(Reason::Gone)),
+            };
+            let hold = usize::try_from(at).ok().and_then(|at| holds.get(at));
+            let renewal = outcome.map(|outcome| Renewal { outcome, waiters });
+            renewals.extend(hold.map(|(place, _)| (*place, renewal)));
         }
         Ok(renewals)
-    }
-
-    fn renewal(&self, row: &Row) -> Result<(usize, Option<Renewal>)> {
-        let at = self.pool.sound(row.int(0))?;
-        let at = usize::try_from(at).unwrap_or(usize::MAX);
-        let waiters = self.pool.sound(row.bool(2))?;
-        let outcome = match self.pool.sound(row.text(1))? {
-            Some("renewed") => RenewalOutcome::Renewed { valid: None },
-            Some("broken") => RenewalOutcome::NotHeld(Reason::Broken),
-            Some("skipped") => return Ok((at, None)),
-            Some("expired") => RenewalOutcome::NotHeld(Reason::Expired),
-            _ => RenewalOutcome::NotHeld(Reason::Gone),
-        };
-        Ok((at, Some(Renewal { outcome, waiters })))
     }
 }
 

@@ -11,15 +11,14 @@ WHERE lockwright_lease.name = asked.name AND lockwright_lease.token = asked.toke
 RETURNING token
 
 /* why_not_held */
-SELECT
-    EXISTS (SELECT 1 FROM lockwright_lease
-            WHERE name = ?1 AND token = ?2 AND broken IS NOT NULL)
-        OR EXISTS (SELECT 1 FROM lockwright_shared_holder
-                   WHERE name = ?1 AND token = ?2 AND broken IS NOT NULL)
-        OR EXISTS (SELECT 1 FROM lockwright_tombstone
-                   WHERE token = ?2 AND broken IS NOT NULL) AS broken,
-    EXISTS (SELECT 1 FROM lockwright_lease WHERE name = ?1 AND token = ?2)
-        OR EXISTS (SELECT 1 FROM lockwright_shared_holder WHERE name = ?1 AND token = ?2) AS ran_out
+SELECT count(broken) > 0 AS broken, count(name) > 0 AS ran_out
+FROM (
+    SELECT name, broken FROM lockwright_lease WHERE name = ?1 AND token = ?2
+    UNION ALL
+    SELECT name, broken FROM lockwright_shared_holder WHERE name = ?1 AND token = ?2
+    UNION ALL
+    SELECT NULL, broken FROM lockwright_tombstone WHERE token = ?2
+)
 
 /* shared_renew */
 -- ?1 JSON [[name, token, ttl], ...], ?2 now, ?3 boot

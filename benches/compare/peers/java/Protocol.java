@@ -9,6 +9,7 @@ import java.util.List;
 import java.util.Properties;
 import java.util.Scanner;
 import java.util.concurrent.Callable;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
@@ -153,6 +154,7 @@ final class Protocol<C> {
             case "pairs" -> pairs(words.next(), words.nextLong(), words.nextLong());
             case "turns" -> turns(words);
             case "hold" -> hold(words.next(), words.nextLong(), words.nextLong(), words.nextLong(), words.nextLong());
+            case "wait" -> await(words.next(), words.nextLong(), words.nextLong());
             case "drop" -> drop();
             default -> throw new IllegalArgumentException("no such command: " + what);
         };
@@ -273,5 +275,22 @@ final class Protocol<C> {
     private static final class Holder {
         final ExecutorService thread = Executors.newSingleThreadExecutor();
         final Deque<Hold> holds = new ArrayDeque<>();
+    }
+
+    private String await(String name, long ttl, long tasks) throws Exception {
+        var asking = new CountDownLatch((int) tasks);
+        for (var task = 0; task < tasks; task++) {
+            new Thread(() -> {
+                asking.countDown();
+                try {
+                    library.lock(client, name);
+                    System.err.println("a waiter was granted what somebody else holds");
+                } catch (Exception error) {
+                    System.err.println(complaint(error));
+                }
+            }).start();
+        }
+        asking.await();
+        return "waiting";
     }
 }

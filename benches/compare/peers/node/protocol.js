@@ -99,6 +99,17 @@ class Subject {
     return `held ${held.length}`;
   }
 
+  async wait(name, ttl, tasks) {
+    for (let task = 0; task < Number(tasks); task++) {
+      this.library.lock(name, Number(ttl)).then(
+        () => console.error('a waiter was granted what somebody else holds'),
+        (error) => console.error(complaint(error)),
+      );
+    }
+    await timers.setImmediate(); // each waiting task has sent its request
+    return 'waiting';
+  }
+
   async drop() {
     if (this.keeper) await this.keeper.stop();
     const held = this.held;
@@ -157,7 +168,7 @@ async function serve(handshake, library) {
   // The subject exits at once, without releasing locks.
   commands.on('close', () => process.exit(0));
   const subject = new Subject(library);
-  const known = ['open', 'pairs', 'turns', 'hold', 'drop'];
+  const known = ['open', 'pairs', 'turns', 'hold', 'wait', 'drop'];
   for await (const command of commands) {
     const [what, ...words] = command.trim().split(/\s+/);
     let answer;

@@ -88,7 +88,7 @@ class Subject:
 
     def answer(self, command):
         what, *words = command.split()
-        if what not in ("open", "pairs", "turns", "hold", "drop"):
+        if what not in ("open", "pairs", "turns", "hold", "wait", "drop"):
             raise ValueError(f"no such command: {command!r}")
         return getattr(self, what)(*words)
 
@@ -141,6 +141,23 @@ class Subject:
 
         at_once(AT_A_TIME, range(first, first + int(count)), keep)
         return f"held {len(held)}"
+
+    def wait(self, name, ttl, tasks):
+        asking = threading.Semaphore(0)
+
+        def wait():
+            asking.release()
+            try:
+                self.library.lock(name, int(ttl))
+                print("a waiter was granted what somebody else holds", file=sys.stderr)
+            except Exception as error:
+                print(complaint(error), file=sys.stderr)
+
+        for _ in range(int(tasks)):
+            threading.Thread(target=wait, daemon=True).start()
+        for _ in range(int(tasks)):
+            asking.acquire()
+        return "waiting"
 
     def drop(self):
         if self.keeper:

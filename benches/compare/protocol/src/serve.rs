@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncBufReadExt, BufReader, Lines, Stdin, stdin};
 use tokio::runtime::LocalOptions;
-use tokio::task::{JoinHandle, JoinSet, spawn_local};
+use tokio::task::{JoinHandle, JoinSet, spawn_local, yield_now};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::turns::Contest;
@@ -56,7 +56,7 @@ impl Commands {
 
     pub async fn answer<L: Library>(self) {
         let Self { first, mut lines } = self;
-        let mut state = State::<L> { library: None, held: None };
+        let mut state = State::<L> { library: None, held: None, waiting: JoinSet::new() };
         let mut next = Some(first);
         while let Some(command) = next {
             println!("{}", state.answer(&command).await.unwrap_or_else(|error| complaint(&*error)));
@@ -81,6 +81,7 @@ fn complaint(error: &(dyn std::error::Error + 'static)) -> String {
 struct State<L: Library> {
     library: Option<Rc<L>>,
     held: Option<Held<L>>,
+    waiting: JoinSet<()>,
 }
 
 struct Held<L: Library> {
@@ -111,6 +112,9 @@ impl<L: Library> State<L> {
                 let (prefix, first) = (text(&mut words)?, number(&mut words)?);
                 let (count, ttl) = (number(&mut words)?, millis(&mut words)?);
                 self.hold(prefix, first, count, ttl, millis(&mut words)?).await
+            }
+            Some("wait") => {
+                self.wait(text(&mut words)?, millis(&mut words)?, number(&mut words)?).await
             }
             Some("drop") => self.release().await,
             _ => Err(format!("no such command: {command:?}").into()),
@@ -186,6 +190,20 @@ impl<L: Library> State<L> {
         });
         self.held = Some(Held { holds, keeper });
         Ok(format!("held {held}"))
+    }
+
+    async fn wait(&mut self, name: String, ttl: Duration, tasks: usize) -> Result<String> {
+        for _ in 0..tasks {
+            let (library, name) = (self.library()?, name.clone());
+            self.waiting.spawn_local(async move {
+                match library.lock(&name, ttl).await {
+                    Ok(_hold) => eprintln!("a waiter was granted a held name"),
+                    Err(error) => eprintln!("{}", complaint(&*error)),
+                }
+            });
+        }
+        yield_now().await; // polls each task once, which begins its request
+        Ok("waiting".to_owned())
     }
 
     async fn release(&mut self) -> Result<String> {

@@ -3,9 +3,9 @@ use std::time::Duration;
 use super::backend_run::{BackendRun, of_pairs};
 use super::cores;
 use super::pace::TTL;
-use super::subject::{Contest, RunningSubject, Used};
+use super::subject::{RunningSubject, Used};
 use super::table::{Key, Round};
-use super::worker::{Failure, Worker};
+use super::worker::Failure;
 use crate::results::Regime;
 
 const REGIME: Regime = Regime::TwoCores;
@@ -19,7 +19,8 @@ impl BackendRun<'_> {
         }
         self.dismiss_all();
         self.each("waiting", REGIME, 0, 0, |subject, lock| {
-            let round = subject.wait(lock);
+            let (waited, time) = (subject.wait(lock), subject.pace.waiting);
+            let round = waited.and_then(|()| subject.watch(WAITING_PROCESSES + 1, time));
             subject.dismiss();
             round
         });
@@ -93,25 +94,24 @@ impl BackendRun<'_> {
 }
 
 impl RunningSubject<'_> {
-    fn wait(&mut self, lock: &str) -> Result<Round, Failure> {
+    fn wait(&mut self, lock: &str) -> Result<(), Failure> {
         // Running processes may have threads of earlier measurements.
         self.dismiss();
         let (pace, ttl) = (self.pace, TTL.as_millis());
-        let waiting = Contest {
-            processes: WAITING_PROCESSES,
-            tasks: pace.waiters_waiting / WAITING_PROCESSES,
-            time: Duration::from_secs(3600),
-            section: Duration::ZERO,
-        };
-        let workers = self.spawn(WAITING_PROCESSES + 1)?;
-        let (holder, waiters) = workers.split_first_mut().expect("there are five");
-        holder.send(&format!("hold {lock} 0 1 {ttl} 10000"));
-        holder.answer("held", Duration::ZERO)?;
-        waiting.begin(waiters, &format!("{lock}/0"));
-        std::thread::sleep(pace.settling);
-        let round = self.watch(WAITING_PROCESSES + 1, pace.waiting)?;
-        self.spawn(WAITING_PROCESSES + 1)?.iter().try_for_each(Worker::is_silent)?;
-        Ok(round)
+        let waited = self.used(REGIME, WAITING_PROCESSES + 1, |workers| {
+            let (holder, waiting) = workers.split_first_mut().expect("there are five");
+            holder.send(&format!("hold {lock} 0 1 {ttl} 10000"));
+            holder.answer("held", Duration::ZERO)?;
+            let each = pace.waiters_waiting / WAITING_PROCESSES;
+            let wait = format!("wait {lock}/0 {ttl} {each}");
+            waiting.iter_mut().for_each(|worker| worker.send(&wait));
+            for worker in waiting {
+                worker.answer("waiting", Duration::ZERO)?;
+            }
+            std::thread::sleep(pace.settling);
+            Ok(())
+        });
+        waited.map(drop)
     }
 
     fn hold(&mut self, prefix: &str, count: u64) -> Result<(u64, Round), Failure> {

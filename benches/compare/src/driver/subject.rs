@@ -35,19 +35,6 @@ pub(super) struct Contest {
     pub(super) section: Duration,
 }
 
-impl Contest {
-    /// Sends the command `turns`, and returns its start and end.
-    pub(super) fn begin(&self, workers: &mut [Worker], name: &str) -> (u64, u64) {
-        let (ttl, tasks, section) = (TTL.as_millis(), self.tasks, self.section.as_micros());
-        let start = now() + HEAD_START.as_nanos() as u64;
-        let end = start + self.time.as_nanos() as u64;
-        for worker in workers {
-            worker.send(&format!("turns {name} {ttl} {tasks} {start} {end} {section}"));
-        }
-        (start, end)
-    }
-}
-
 impl<'a> RunningSubject<'a> {
     pub(super) fn of(
         program: &'a Program,
@@ -108,10 +95,17 @@ impl<'a> RunningSubject<'a> {
         name: &str,
         contest: &Contest,
     ) -> Result<Used<Turns>, Failure> {
-        self.used(regime, contest.processes, |workers| {
-            let (start, end) = contest.begin(workers, name);
+        let Contest { processes, tasks, time, section } = contest;
+        let ttl = TTL.as_millis();
+        self.used(regime, *processes, |workers| {
+            let start = now() + HEAD_START.as_nanos() as u64;
+            let end = start + time.as_nanos() as u64;
+            let section = section.as_micros();
+            for worker in &mut *workers {
+                worker.send(&format!("turns {name} {ttl} {tasks} {start} {end} {section}"));
+            }
             let answers: Result<Vec<String>, Failure> =
-                workers.iter_mut().map(|worker| worker.answer("turns", contest.time)).collect();
+                workers.iter_mut().map(|worker| worker.answer("turns", *time)).collect();
             Turns::parse(answers?.iter().map(String::as_str), start, end).map_err(Failure::Failed)
         })
     }

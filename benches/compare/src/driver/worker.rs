@@ -2,7 +2,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -115,17 +115,6 @@ impl Worker {
                 let start: String = answer.chars().take(200).collect();
                 Err(Failure::Failed(format!("it says {start:?}")))
             }
-        }
-    }
-
-    /// Fails if the process has answered or ended.
-    pub(super) fn is_silent(&self) -> Result<(), Failure> {
-        match self.answers.try_recv() {
-            Err(TryRecvError::Empty) => Ok(()),
-            Err(TryRecvError::Disconnected) => {
-                Err(Failure::Failed(format!("it has ended: {}", self.last_words())))
-            }
-            Ok(answer) => Err(Failure::Failed(format!("it says {answer:?}"))),
         }
     }
 

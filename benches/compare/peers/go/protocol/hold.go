@@ -15,7 +15,7 @@ const atATime = 64
 func (s *state) hold(words *words, output io.Writer) error {
 	prefix, first, count := words.text(), words.number(), words.number()
 	_, limit := words.millis(), words.millis()
-	if err := s.prepare(words, 1); err != nil {
+	if err := s.prepare(words, 0, 1); err != nil {
 		return err
 	}
 	begun := time.Now()

@@ -118,6 +118,8 @@ func Now() int64 {
 type state struct {
 	library Library
 	held    []Hold
+	// The number of waiting tasks, which are numbered from 0. Contending tasks have higher numbers.
+	waiting int
 }
 
 func (s *state) answer(command []string, output io.Writer) error {
@@ -131,6 +133,8 @@ func (s *state) answer(command []string, output io.Writer) error {
 		return s.turns(words, output)
 	case "hold":
 		return s.hold(words, output)
+	case "wait":
+		return s.wait(words, output)
 	case "drop":
 		return s.drop(output)
 	default:
@@ -161,7 +165,7 @@ func (s *state) connect(words *words, output io.Writer) error {
 
 func (s *state) pairs(words *words, output io.Writer) error {
 	name, _, limit := words.text(), words.millis(), words.millis()
-	if err := s.prepare(words, 1); err != nil {
+	if err := s.prepare(words, 0, 1); err != nil {
 		return err
 	}
 	var times []int64
@@ -185,12 +189,36 @@ func (s *state) pairs(words *words, output io.Writer) error {
 	return nil
 }
 
-// Prepares the tasks if the command is valid.
-func (s *state) prepare(words *words, tasks int) error {
+// Prepares tasks, numbered from first, if the command is valid.
+func (s *state) prepare(words *words, first, tasks int) error {
 	if words.err != nil {
 		return words.err
 	}
-	return atOnce(tasks, s.library.Prepare)
+	return atOnce(tasks, func(task int) error { return s.library.Prepare(first + task) })
+}
+
+func (s *state) wait(words *words, output io.Writer) error {
+	name, _, tasks := words.text(), words.millis(), words.number()
+	if err := s.prepare(words, s.waiting, int(tasks)); err != nil {
+		return err
+	}
+	asking := make(chan struct{})
+	for task := range int(tasks) {
+		go func(task int) {
+			asking <- struct{}{}
+			if _, err := s.library.Lock(task, name); err != nil {
+				fmt.Fprintln(os.Stderr, complaint(err))
+			} else {
+				fmt.Fprintln(os.Stderr, "a waiter was granted what somebody else holds")
+			}
+		}(s.waiting + task)
+	}
+	s.waiting += int(tasks)
+	for range tasks {
+		<-asking
+	}
+	fmt.Fprint(output, "waiting")
+	return nil
 }
 
 type words struct {

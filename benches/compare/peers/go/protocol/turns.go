@@ -26,13 +26,13 @@ func (s *state) turns(words *words, output io.Writer) error {
 	_, tasks := words.millis(), int(words.number())
 	c.start, c.end = words.number(), words.number()
 	c.section = time.Duration(words.number()) * time.Microsecond
-	if err := s.prepare(words, tasks); err != nil {
+	if err := s.prepare(words, s.waiting, tasks); err != nil {
 		return err
 	}
 	turns, errs := make([][]turn, tasks), make([]error, tasks)
 	var playing sync.WaitGroup
 	for task := range tasks {
-		playing.Go(func() { turns[task], errs[task] = c.play(task) })
+		playing.Go(func() { turns[task], errs[task] = c.play(s.waiting + task) })
 	}
 	playing.Wait()
 	if err := errors.Join(errs...); err != nil {

@@ -75,7 +75,8 @@ impl Member {
         if host.contains('/') {
             return Err("there is a path behind a host (or a / in a password, which is %2F)".into());
         }
-        let (name, port) = url::host(host, Some(2_379), login.is_some())?;
+        // The text may be a part of a password with a comma.
+        let (name, port) = url::host(host, Some(2_379), false)?;
         let scheme = if secured { "https" } else { "http" };
         Ok(Self { endpoint: format!("{scheme}://{name}:{port}"), secured, login })
     }
@@ -105,6 +106,7 @@ mod tests {
             ("etcd:ftp://a", "something else"),
             ("etcd:http://", "host is missing"),
             ("etcd:http://me:hush", "not a port"),
+            ("etcd:http://me:p@a:hush,x@b", "not a port"),
             ("etcd:http://hush@a", "without a password"),
             ("etcd:http://:hush@a", "user is missing"),
             ("etcd:http://me:hu/sh@a/b", "path"),

@@ -36,6 +36,17 @@ async fn a_quorum_is_enough_and_less_is_not() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_held_lock_is_refused_with_its_holder() {
+    let five = five();
+    let first = claim("x");
+    let granted = grant(&five.redlock, &first).await;
+    let busy = busy(&five.another(), &claim("x"), Wait::No).await;
+    let holder = busy.holder.unwrap();
+    assert_eq!((holder.token, holder.fence), (Some(first.token), Some(granted.fence)));
+    assert!(busy.retry_after.unwrap() > first.ttl / 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_node_that_hangs_costs_no_more_than_its_time_out() {
     let five = checked_five().await;
     five.fate([0, 1], Fate::Unanswered);

@@ -328,7 +328,9 @@ impl Tables<'_> {
 
     pub(super) async fn list(&mut self, prefix: &str, after: Option<&Cursor>) -> Result<Page> {
         let from = after.map_or(prefix, |cursor| &cursor.0);
-        let list = query!("list"; from, after.is_none(), self.boot, stored(self.now), PAGE);
+        let list = query!("list";
+            from, after.is_none(), self.boot, stored(self.now), PAGE, None::<&str>
+        );
         let rows = self.rows(list).await?;
         let mut page = Page::default();
         for row in &rows {
@@ -389,10 +391,15 @@ impl Tables<'_> {
     }
 
     async fn holders(&mut self, name: &LockName) -> Result<Vec<SqliteRow>> {
-        let only_one = query!("list"; name.as_str(), true, self.boot, stored(self.now), 1);
-        let mut rows = self.rows(only_one).await?;
-        // If the name is free, the list begins with a later one.
-        rows.retain(|row| row.try_get("name").is_ok_and(|found: &str| found == name.as_str()));
+        let only = name.as_str();
+        let list = query!("list"; only, true, self.boot, stored(self.now), 1, only);
+        let rows = self.rows(list).await?;
+        if rows.is_empty()
+            && let (row, true, _) = self.seen(name, "").await?
+        {
+            // A foreign row, which has no holders, is an error.
+            present(&row)?;
+        }
         Ok(rows)
     }
 

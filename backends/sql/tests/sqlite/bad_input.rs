@@ -168,4 +168,5 @@ async fn foreign_row_is_a_conflict() {
         .await;
     let answer = backend.try_acquire(&claim_for("x", LONG)).await;
     refused(answer, ErrorKind::Conflict, "run the doctor");
+    refused(backend.inspect(&claim.name).await, ErrorKind::Conflict, "run the doctor");
 }

@@ -1,8 +1,15 @@
 /* list */
--- ?1 first name, ?2 whether the first is included, ?3 boot, ?4 now, ?5 limit
+-- ?1 first name, ?2 whether the first is included, ?3 boot, ?4 now, ?5 limit, ?6 last name or NULL
 WITH held AS (
-    SELECT * FROM lockwright_lease
-    WHERE name >= ?1 AND (?2 OR name <> ?1) AND boot = ?3 AND expires_ns > ?4 ORDER BY name LIMIT ?5
+    SELECT * FROM lockwright_lease AS lease
+    -- A BLOB sorts after every name.
+    WHERE name >= ?1 AND (?2 OR name <> ?1) AND name <= coalesce(?6, x'')
+      AND boot = ?3 AND expires_ns > ?4
+      AND (mode NOT IN ('shared', 'permits') OR EXISTS (
+          SELECT 1 FROM lockwright_shared_holder AS holder
+          WHERE holder.name = lease.name AND holder.boot = ?3 AND holder.expires_ns > ?4
+            AND holder.mode <> 'exclusive'))
+    ORDER BY name LIMIT ?5
 )
 SELECT held.name, coalesce(holder.token, held.token) AS token,
        coalesce(holder.identity, held.identity) AS identity,
@@ -14,7 +21,6 @@ FROM held
 LEFT JOIN lockwright_shared_holder AS holder
     ON held.mode <> 'exclusive' AND holder.mode <> 'exclusive'
     AND holder.name = held.name AND holder.boot = ?3 AND holder.expires_ns > ?4
-WHERE held.mode = 'exclusive' OR holder.name IS NOT NULL
 ORDER BY held.name
 
 /* foreign_rows */

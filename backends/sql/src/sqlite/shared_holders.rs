@@ -142,7 +142,8 @@ impl Tables<'_> {
             claim.name.as_str(), claim.token.to_string(), &asked.identity, kind::word(claim.mode),
             count, of, fence, nanos(claim.ttl), stored(until), self.boot
         );
-        self.row(add).await
+        // Unlike `fetch_one`, this reports an error of the commit.
+        self.rows(add).await?.pop().ok_or(sqlx::Error::RowNotFound)
     }
 
     pub(super) async fn keep(&mut self, names: &[&str]) -> Result<()> {

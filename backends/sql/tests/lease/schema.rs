@@ -68,7 +68,10 @@ async fn a_sound_server_has_no_finding() {
 
 #[tokio::test]
 async fn damaged_tables_are_refused_and_found() {
-    let (server, _) = start().await;
+    let (server, backend) = start().await;
+    server.sql("DROP TABLE lockwright_reader").unwrap();
+    assert!(findings(&backend).await.contains(&"tables"));
+    server.sql(&Config::new(&server.url()).unwrap().schema()).unwrap();
     server.sql(REVOKE_DELETE).unwrap();
     assert!(findings(&connect(&server.url()).await).await.contains(&"tables-not-writable"));
     for damage in [

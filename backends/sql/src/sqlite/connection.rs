@@ -127,7 +127,7 @@ impl Database {
             .filename(&self.path)
             .create_if_missing(create)
             .foreign_keys(false)
-            // `Patience` retries instead, because SQLite's own retries sleep for up to 100 ms.
+            // `patiently!` retries instead, because SQLite's own retries sleep for up to 100 ms.
             .busy_timeout(Duration::ZERO)
             .thread_name(|_| "lockwright-sqlite".to_owned())
             .disable_statement_logging();

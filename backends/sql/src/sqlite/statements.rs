@@ -466,3 +466,19 @@ pub(super) fn stored(instant: BootInstant) -> i64 {
 pub(super) fn nanos(duration: Duration) -> i64 {
     i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_query_exists() {
+        let code = concat!(
+            include_str!("doctor.rs"),
+            include_str!("fencing.rs"),
+            include_str!("shared_holders.rs"),
+            include_str!("statements.rs")
+        );
+        for call in code.split("query!(\"").skip(1) {
+            crate::queries::find(super::QUERIES, call.split('"').next().unwrap());
+        }
+    }
+}

@@ -38,6 +38,9 @@ async fn a_hold_outlives_the_closing_of_the_file() {
     let backend = place.open().await;
     let mine = claim_for("x", LONG);
     let fence = grant(&backend, &mine).await.fence;
+    let boot = sqlx::query_scalar::<_, String>("SELECT boot FROM lockwright_lease");
+    let boot = boot.fetch_one(&mut place.raw().await).await.unwrap();
+    assert_eq!(boot, fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap().trim());
     place.close(backend).await;
 
     let backend = place.open().await;

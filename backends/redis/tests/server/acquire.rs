@@ -95,7 +95,7 @@ async fn a_counter_of_a_held_lock_is_kept_once_a_day() {
 #[tokio::test]
 async fn fences_are_exact_up_to_the_largest() {
     let (server, redis) = server_and_client().await;
-    // By default, Lua would format such a number as 9.007199254741e+15.
+    // By default, Lua would format `max` as 9.007199254741e+15.
     let max = Fence::MAX.get();
     for last in [1_795_000_000_000_001, max - 1_001, max - 3] {
         server.command::<()>(&["SET", "lockwright:{a}:fence", &last.to_string()]).unwrap();

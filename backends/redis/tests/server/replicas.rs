@@ -192,7 +192,7 @@ struct Late {
 }
 
 impl Late {
-    /// The proxy's number of the connection `id`, the client's first.
+    /// The proxy's number of the connection `id`, which the client opens first.
     const FIRST: usize = 0;
 
     async fn start() -> (Self, Claim) {

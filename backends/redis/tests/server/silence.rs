@@ -11,7 +11,7 @@ use crate::common::eventually;
 
 const SOON: Duration = Duration::from_secs(2);
 
-/// Runs both tests with names in the slot of `name`.
+/// All names are in the slot of `name`.
 async fn everything(url: &str, proxies: Vec<Proxy>, name: &str) {
     let connect = async || Locks::new(Redis::connect(url).await.unwrap()).unwrap();
     let silence = || proxies.iter().for_each(Proxy::silence_present);

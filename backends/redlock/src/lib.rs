@@ -17,8 +17,8 @@
 //!
 //! - Mutual exclusion holds while the nodes' clocks run evenly and at most a minority loses data at
 //!   a time. It survives client crashes, partitions, the permanent loss of a minority, and restarts
-//!   with or without data. After a possible loss of holds, a node doesn't vote for one [largest
-//!   TTL](Options::largest_ttl): see [`node`].
+//!   with or without data. After a possible loss of holds, a node doesn't vote until one [largest
+//!   TTL](Options::largest_ttl) has passed: see [`node`].
 //! - Fences grow, unless a majority loses its counters **and** the clients' clocks step back. Only
 //!   the fence stops a holder that was paused for longer than its TTL.
 //! - Waiters are unordered. A release wakes them, and they poll.
@@ -32,8 +32,8 @@
 //! - Read locks, semaphores, hand-over: a majority semaphore admits too many holders, and a single
 //!   node can't hand over a quorum's hold.
 //!
-//! A new fleet grants nothing for one largest TTL, because a client can't distinguish it from a
-//! fleet that lost its data. If the fleet is certainly new, call [`Redlock::admit`].
+//! New nodes don't vote at first either, because a client can't distinguish them from nodes that
+//! lost their data. If all nodes are certainly new, call [`Redlock::admit`].
 //!
 //! # The algorithm
 //!

@@ -89,7 +89,7 @@ impl Options {
         Ok(())
     }
 
-    /// Returns the shortest TTL that a round and its write-back can't outlast.
+    /// Returns the shortest TTL within which a round and the write of its fence always end.
     pub(crate) fn shortest_ttl(&self) -> Duration {
         self.node_timeout.map_or(SHORTEST_TTL, |limit| SHORTEST_TTL.max(limit.saturating_mul(2)))
     }

@@ -90,7 +90,7 @@ impl Wakeups {
             Event::Wake(name) => self.wake(at, name),
             Event::AtRisk(token) => self.risk(at, token, None),
             Event::Lost(token, reason) => self.risk(at, token, Some(reason)),
-            // Nodes send neither `Handed`, because a single node can't grant a lock, nor `Recall`.
+            // A single node can't grant a lock, so it sends no `Handed`. Clients ignore `Recall`.
             _ => {}
         }
     }

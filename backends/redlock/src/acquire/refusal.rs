@@ -13,8 +13,8 @@ use crate::node::No;
 
 const MOST_SPREAD: u32 = 32;
 
-/// The shortest unit of random pauses. The unit is a round's duration, because clients that start
-/// within one round may split the votes again.
+/// The shortest round in the calculation of random pauses. Clients that start within one round may
+/// split the votes again.
 const SHORTEST_ROUND: Duration = Duration::from_millis(1);
 
 /// Poll interval while another library holds the lock, because its release sends no wake-up.
@@ -36,7 +36,7 @@ impl Round {
                      again; use a new request",
                 ));
             }
-            // If no node reported a holder, votes only came too late, and the name may be free.
+            // If no node reported a holder, missing votes came too late, and the name may be free.
             if no > 0 {
                 return Ok(AcquireOutcome::Busy(self.busy(yes)));
             }

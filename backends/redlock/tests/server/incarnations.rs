@@ -134,7 +134,7 @@ async fn a_client_of_another_largest_ttl_does_no_lasting_harm() {
     five.options = options().largest_ttl(LARGEST_TTL / 2);
     let says = "its fleet's largest TTL is 20s, and this client's is 10s";
     fails_with(five.config().connect().await, ErrorKind::InvalidConfig, says);
-    // The client `wrong` has recorded its own largest TTL on the emptied node 2.
+    // The rejected client has recorded its own largest TTL on node 2, which had no data.
     let _ = right.try_acquire(&claim_for("y", LARGEST_TTL)).await;
     five.server(2).command::<()>(&["FLUSHALL"]).unwrap();
     eventually(async || {

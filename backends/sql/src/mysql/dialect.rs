@@ -289,7 +289,6 @@ impl Dialect for MySql {
     }
 }
 
-/// Runs the SQL, as a prepared statement if possible.
 pub(super) async fn fetch_prepared(
     connection: &mut MySqlConnection,
     sql: &Sql,

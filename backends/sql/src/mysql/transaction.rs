@@ -20,8 +20,8 @@
 //!
 //! # A fence
 //!
-//! After [`check_fence`](check_fence()), a second transaction with the same name waits for the first,
-//! and then sees its writes, unless the second has read before.
+//! After [`check_fence`](check_fence()), a second transaction with the same name waits for the
+//! first. The second then sees the first's writes, unless an earlier read has set its snapshot.
 
 use std::time::Duration;
 
@@ -42,9 +42,9 @@ const PROBE: &str = "SAVEPOINT lockwright_probe; RELEASE SAVEPOINT lockwright_pr
 const RESTORE: &str = "SET @lockwright = NULL \
                        /*!80000 , SESSION innodb_lock_wait_timeout = @lockwright_limit */";
 
-/// Fails if the savepoint has ended with its transaction, even if, without autocommit, a new one has
-/// begun. Returns whether the server looks for deadlocks, and the session's own limit on waits in
-/// seconds.
+/// Fails if the savepoint has ended with its transaction. Without autocommit, a new transaction may
+/// have begun. Returns whether the server looks for deadlocks, and the session's own limit on waits
+/// in seconds.
 const PASSED: &str = "RELEASE SAVEPOINT lockwright_probe; \
                       SELECT @@innodb_deadlock_detect, @@SESSION.innodb_lock_wait_timeout";
 

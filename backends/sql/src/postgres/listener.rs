@@ -191,7 +191,7 @@ pub(super) async fn is_notified_at_all(pool: &Arc<Pool<Postgresql>>) -> Result<b
     trying.await.map_err(|cause| failed(cause, Effect::Reads, pool.dialect()).error)
 }
 
-/// The permit is dropped after the connection.
+/// The permit is dropped after the connection, because it counts the session.
 type Line = (PgListener, Permit<Postgresql>);
 
 /// Opens a connection that listens. Returns `None` behind a pooler.

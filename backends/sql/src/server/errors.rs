@@ -125,7 +125,8 @@ pub(crate) fn not_connected<D: Dialect>(cause: &sqlx::Error, dialect: &D) -> Err
 pub(crate) fn failed<D: Dialect>(cause: sqlx::Error, effect: Effect, dialect: &D) -> Failure {
     let (error, again, lost) = match &cause {
         sqlx::Error::Database(_) | sqlx::Error::AnyDriverError(_) => match D::judge(&cause) {
-            // If `again`, the pool retries, which is safe even if the first attempt took effect.
+            // If `again`, the pool retries. Requests are idempotent, so the first attempt may have
+            // taken effect.
             Some(verdict) if verdict.kind == ErrorKind::Indeterminate => {
                 (unanswered(effect, verdict.message), verdict.again, !verdict.again)
             }

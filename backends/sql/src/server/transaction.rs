@@ -62,12 +62,10 @@ impl Limit {
         Some(until.saturating_since(self.clock.now())).filter(|left| !left.is_zero())
     }
 
-    /// Returns the next statement's wait, or `None` after the limit.
     pub(crate) fn slice(&self) -> Option<Duration> {
         self.left().map(|left| left.min(SLICE))
     }
 
-    /// Returns how long a wait without a limit has lasted.
     pub(crate) fn waited_without_limit(&self) -> Option<Duration> {
         self.until.is_none().then(|| self.clock.now().saturating_since(self.begun))
     }
@@ -148,10 +146,10 @@ macro_rules! in_transaction {
             /// may do so at once.
             ///
             /// # Errors
-            /// [`InvalidInput`](lockwright_core::ErrorKind::InvalidInput) in a transaction of MySQL, which this
-            /// would commit; [`Denied`](lockwright_core::ErrorKind::Denied),
-            /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig) for an unknown schema or database,
-            /// [`Unavailable`](lockwright_core::ErrorKind::Unavailable).
+            /// [`InvalidInput`](lockwright_core::ErrorKind::InvalidInput) in a transaction of
+            /// MySQL, which the call would commit; [`Denied`](lockwright_core::ErrorKind::Denied),
+            /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig) for an unknown schema
+            /// or database, [`Unavailable`](lockwright_core::ErrorKind::Unavailable).
             ///
             /// # Cancel safety
             /// May be dropped at any time; tables may then remain.
@@ -196,8 +194,8 @@ macro_rules! in_transaction {
             /// no write.
             ///
             /// # Errors
-            /// [`InvalidInput`](lockwright_core::ErrorKind::InvalidInput) in a transaction of MySQL, which this
-            /// would commit. Also those of [`check_fence`](check_fence()).
+            /// [`InvalidInput`](lockwright_core::ErrorKind::InvalidInput) in a transaction of
+            /// MySQL, which the call would commit. Also those of [`check_fence`](check_fence()).
             ///
             /// # Cancel safety
             /// May be dropped at any time; the rows are then deleted or not.

@@ -107,7 +107,7 @@ impl Failure {
             ),
             _ => (ErrorKind::Unavailable, "the lock file failed"),
         };
-        // Even if the claim was written, the user must delete a damaged file.
+        // A damaged file must be deleted, so it doesn't matter whether the claim was written.
         let is_in_doubt = self.is_in_doubt && code != Some(CORRUPT);
         let kind = if is_in_doubt { ErrorKind::Indeterminate } else { kind };
         Error::new(kind, format!("{what}{message}"))

@@ -98,7 +98,7 @@ impl Tables<'_> {
         let look = self.look(name).await?;
         let ends = match (look.last_end, look.writer_until) {
             (Some(end), _) => end,
-            // The row stays, because the waiting writer's record depends on its fence.
+            // The row stays, because the waiting writer's record depends on the row's fence.
             (None, Some(_)) => self.now,
             (None, None) => {
                 self.execute(query!("shared_close"; name.as_str())).await?;

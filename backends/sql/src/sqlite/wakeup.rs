@@ -197,7 +197,7 @@ impl Watch {
             }
             Self::Inotify(fd) => match tokio::time::timeout(TIDY, fd.readable()).await {
                 Err(_) => Change::Nothing,
-                // The I/O driver has ended with its runtime.
+                // The I/O driver has ended with its runtime, so the watch must end too.
                 Ok(Err(_)) => Change::FileGone,
                 Ok(Ok(mut ready)) => {
                     let change = drain(ready.get_inner());

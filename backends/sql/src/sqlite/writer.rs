@@ -111,7 +111,7 @@ impl Request {
         matches!(self, Self::Inspect(_) | Self::List { .. } | Self::Held(_) | Self::Examine)
     }
 
-    /// Returns whether a request can be skipped after its caller was dropped.
+    /// Returns whether a request can be skipped if its caller no longer waits.
     fn is_moot_unheard(&self) -> bool {
         self.only_reads() || matches!(self, Self::Acquire(_))
     }

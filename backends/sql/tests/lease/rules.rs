@@ -69,7 +69,7 @@ async fn fences_grow_past_what_was_granted_during_a_wait() {
     let (server, backend) = start().await;
     let newcomer = Arc::new(connect(&server.url()).await);
     acquire_and_release(&backend, "x").await;
-    // After its grant, `backend` sends `acquire_free`, and `newcomer` doesn't.
+    // After its grant of the name, only `backend` sends `acquire_free` first.
     for (backend, fence) in [(backend, 8_000_000_000_000_000), (newcomer, 9_000_000_000_000_000)] {
         let mut row = lock_lease(&server, "x").await;
         let asked = claim("x");
@@ -110,7 +110,7 @@ async fn claim_in_flight_is_reconciled() {
     let newcomer = Arc::new(connect(&server.url()).await);
     acquire_and_release(&backend, "x").await;
 
-    // After its grant, `backend` sends `acquire_free`, and `newcomer` doesn't.
+    // After its grant of the name, only `backend` sends `acquire_free` first.
     for backend in [backend, newcomer] {
         let late = claim("x");
         let mut row = lock_lease(&server, "x").await;

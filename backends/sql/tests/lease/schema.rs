@@ -12,7 +12,7 @@ async fn several_make_them_at_once() {
             connecting.spawn(async move {
                 let table = format!("t{round}");
                 is_free(&connect(&format!("{url}?table={table}")).await, "x").await;
-                // On MySQL, the table of fences is created last.
+                // On MySQL, the table of fences is created last, so it shows that all tables exist.
                 let mut connection = Connection::connect(&url).await.unwrap();
                 let mut tx = connection.begin().await.unwrap();
                 let ours = InTransaction::new().table(&table).unwrap();

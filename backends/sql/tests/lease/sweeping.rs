@@ -38,8 +38,8 @@ async fn one_off_names_leave_a_small_table() {
     let (server, backend) = start().await;
     one_off_names(&server, COUNT);
     // A new fence is at least the server's time in µs. Each grant reserves a billion fences, so its
-    // last fence is ahead of that time. After the sweep, only the floor can keep later fences above
-    // that last one.
+    // last fence is ahead of the time. After the sweep, only the floor keeps later fences above
+    // this last one.
     let mut fences = Vec::new();
     for i in 0..20 {
         let mut held = claim(&format!("real/{i}"));
@@ -183,8 +183,8 @@ async fn a_row_above_the_floor_stays() {
     assert!(fence > Fence::new(last), "it had {last}, and then got {fence}");
 }
 
-/// A late acquire may have read the name's row before the reconciliation, and then waits for that
-/// row.
+/// A late acquire may have begun before the reconciliation. After the acquire's wait for the name's
+/// row, only this row shows the tombstone.
 #[tokio::test]
 async fn row_with_a_fresh_tombstone_is_kept() {
     let (server, backend) = start().await;

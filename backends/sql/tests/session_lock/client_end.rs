@@ -56,7 +56,7 @@ async fn hold_ends_with_its_runtime(server: &Server, mode: &str) {
     }
 }
 
-/// Only the backend limits the request, because the waiter has no time limit.
+/// The waiter has no time limit, so the backend itself must end a wait on the silent connection.
 async fn waiter_on_a_silent_connection_ends(server: &Server, mode: &str) {
     let one = shared(server, mode).await;
     let proxy = Proxy::start(server.address()).unwrap();

@@ -81,7 +81,8 @@ async fn burst_of_names_stays_within_the_limit(server: &Server, mode: &str) {
     let sampler = Sampler::start(server).await;
     let mut all = JoinSet::new();
     for number in 0..300 {
-        // In the mode `lease`, a request waits for a connection for a part of its TTL.
+        // In the mode `lease`, a request waits for a connection for a part of its TTL, here a long
+        // one.
         let request = locks.mutex(format!("x{number}")).ttl(LONG);
         let asking = request.wait_for(LONG * 2).acquire();
         all.spawn(async move { asking.await?.release().await });

@@ -148,7 +148,7 @@ async fn an_idle_session_outlives_the_ttl_of_its_last_claim(server: &Server, mod
     };
     let ttl = ms(1_000);
     let (one, two) = (backend(server, mode).await, backend(server, mode).await);
-    // Each backend keeps one of the connections that it opens at first.
+    // Each backend opens several connections at first, and keeps one.
     within(ms(10_000), "two connections", async || idle().len() <= 2).await;
     for held in [claim_for("x", ttl), reader("x", ttl)] {
         // On MySQL, a reader also uses a session for a moment.

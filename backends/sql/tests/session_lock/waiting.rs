@@ -39,7 +39,7 @@ async fn a_dropped_wait_leaves_no_ghost(server: &Server, mode: &str) {
             assert!(is_busy(&two, &claim_for("x", LONG)).await);
             one.release(&holder, ReleaseMode::Plain).await.unwrap();
         }
-        // The server could still grant the lock to the dropped wait.
+        // The server must not grant the lock to the dropped request later.
         let begun = Instant::now();
         while begun.elapsed() < ms(600) {
             assert_eq!(holding(server), 0, "a ghost owns it");
@@ -76,7 +76,7 @@ async fn a_wait_dropped_as_it_is_granted_leaves_no_ghost(server: &Server, mode: 
 }
 
 /// A grant's TTL begins at its `start`, so an early `start` wastes a part of the TTL. The wait
-/// takes several statements, and the server measures at most the last one.
+/// takes several statements, so `start` must come from the last one.
 async fn a_wait_states_when_it_was_over(server: &Server, mode: &str) {
     let (one, two) = (backend(server, mode).await, backend(server, mode).await);
     let (holder, waiter) = (hold(&one, "x").await, claim_for("x", ms(1_000)));
@@ -125,8 +125,7 @@ async fn a_limit_of_any_length_is_kept(server: &Server, mode: &str) {
     // A limit of 5 ms is too short for a wait in the server. 300 ms takes one statement. 2,300 ms
     // takes several, because each waits for at most the TTL.
     for limit in [ms(5), ms(300), ms(2_300)] {
-        // The fastest attempt counts, because a busy machine is sometimes late, but a limit that
-        // isn't kept is late each time.
+        // The fastest attempt counts: a busy machine delays some attempts, an ignored limit all.
         let mut soonest = Duration::MAX;
         for _ in 0..5 {
             let begun = Instant::now();

@@ -108,7 +108,7 @@ pub(crate) async fn a_writer_that_gives_up_lets_readers_in(Two(one, two): Two) {
     busy(&*two, &writer, soon()).await;
     let mut told = events(&*one);
     let waiting = timeout(LIMIT, async {
-        // Repeats until the client listens, which may take a moment.
+        // Repeats until `one` listens for wake-ups, which may take a moment.
         loop {
             busy(&*one, &late, soon()).await;
             busy(&*two, &writer, soon()).await;

@@ -75,7 +75,7 @@ pub(super) async fn one_session_reads_for_a_claim(Two(one, two): Two) {
 }
 
 /// Readers' renewals don't change the name's row, so the row becomes old, but a sweep must keep its
-/// fence. A sweep deletes ended readers before the name.
+/// fence. A name may outlast its ended readers by one sweep.
 pub(super) async fn a_sweep_leaves_what_is_read(server: &Server, Two(one, two): Two) {
     let rows = |table: &str| count(server, &format!("SELECT count(*) FROM lockwright_{table}"));
     let age = || {

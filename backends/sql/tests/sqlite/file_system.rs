@@ -1,4 +1,4 @@
-//! Tests that a lock file on FUSE is refused. The test mounts FUSE in its own namespace.
+//! Tests that a lock file on FUSE is refused. The test mounts FUSE in its own mount namespace.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};

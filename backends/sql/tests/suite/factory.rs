@@ -52,9 +52,10 @@ async fn fragile(mode: &str, connections: &str) -> Result<Fragile> {
 pub(crate) fn main(mode: &'static str) -> ExitCode {
     let (connections, ttl, harms): (_, _, &[Harm]) = match mode {
         "lease" => ("400", Duration::from_secs(2), HARMS),
-        // A hold or a wait may need its own connection. Some cases open dozens of connections
-        // within a TTL, which is slow with a password and in a debug build. Holds don't survive a
-        // restart or a reset connection.
+        // - Connections: a hold or a wait may need its own.
+        // - TTL: some cases open dozens of connections within a TTL, which is slow with a password
+        //   and in a debug build.
+        // - Harms: holds don't survive a restart or a reset connection.
         _ => ("700", HELD_TTL, &[Harm::Freeze]),
     };
     harness::serve(connect, || {

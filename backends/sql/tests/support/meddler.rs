@@ -6,10 +6,8 @@ use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// What happens to a request.
 pub(crate) enum Fate {
     Forwarded,
-    /// The proxy drops the request silently.
     Dropped,
     /// The server carries out the request, but the proxy has closed the client's connection. The
     /// server doesn't notice the close.

@@ -86,7 +86,7 @@ pub(crate) fn add_user(server: &Server, user: &str, password: &str) {
     server.sql(&format!("{grant} TO {user}@'%'")).unwrap();
 }
 
-/// Counts sessions with the named lock that marks this token and `x`.
+/// Counts sessions with the mark of this token for the name `x`.
 pub(crate) fn sessions_of(server: &Server, token: Token) -> usize {
     count(server, &format!("SELECT {} IS NOT NULL", session_of(token)))
 }

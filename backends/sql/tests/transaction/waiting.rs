@@ -107,8 +107,8 @@ async fn a_deadlock_is_an_error_of_one() {
     locked(winner);
 }
 
-/// This test's server detects a deadlock after six seconds or never. A statement usually waits for
-/// five.
+/// PostgreSQL detects this test's deadlock after six seconds, MySQL never. A statement usually
+/// waits for five seconds.
 #[tokio::test]
 async fn a_deadlock_ends_without_early_detection() {
     let (_server, pool) = shop_on(server_that_detects_late()).await;

@@ -27,7 +27,8 @@ pub(crate) struct MySqlSession {
     id: SessionId,
     over: bool,
     /// The session's `wait_timeout` and `lock_wait_timeout`, in seconds. `None` if the next claim
-    /// must set them. Then the `wait_timeout` is 60, except after an unsuccessful wait for a row.
+    /// must set them. The `wait_timeout` is then 60, or still that of an unsuccessful wait for a
+    /// row.
     timeouts: Option<(i64, i64)>,
     /// True after the first release. From then on, a statement sent alone is prepared, and the mode
     /// `row` has `autocommit = 0`.
@@ -39,7 +40,7 @@ pub(crate) struct MySqlSession {
     /// True if the wait for a row found readers, and may have left the barrier locked.
     waits_for_readers: bool,
     is_joint: bool,
-    /// Dropped after the connection.
+    /// The right to this session, dropped after the connection.
     permit: Permit<MySql>,
 }
 
@@ -289,7 +290,7 @@ impl MySqlSession {
         Ok(Locked::No { same_token: false })
     }
 
-    /// Returns whether the timeout may outlast a release.
+    /// Returns whether the session may keep this `wait_timeout` after a release.
     fn may_keep(&self, ttl_s: i64) -> bool {
         self.is_joint || KEPT_TIMEOUTS.contains(&Duration::from_secs(ttl_s.unsigned_abs()))
     }

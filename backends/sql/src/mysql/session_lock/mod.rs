@@ -69,7 +69,6 @@ const STILL_READ: &str = "{hold}.token = '{readers}' AND EXISTS ( \
 const KILLED: [f32; 9] = [0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.3, 0.5, 1.0];
 const ASKED: [f32; 5] = [0.05, 0.1, 0.2, 0.25, 0.45];
 
-/// SQL for a joint session's lock name, without the session's id.
 const JOINT: &str = "' lockwright/joint/'";
 
 pub(crate) struct Own {
@@ -85,7 +84,8 @@ impl Server for MySql {
         files!("acquire", "end", "inspect", "record", "release", "renew", "sweep");
     const BETWEEN: &'static str = "proxy";
 
-    /// The server counts whole seconds of idle time, and [`LEFT`] may subtract one of them.
+    /// One second because the server counts whole seconds of idle time, and one that [`LEFT`] may
+    /// subtract.
     const TIME_LEFT_TOO_LONG_BY: Duration = Duration::from_secs(2);
 
     const HIDES_YOUNG_ROWS: bool = true;

@@ -1,8 +1,8 @@
 -- Grants a free or expired name whose row exists. Returns true, the fence, and whether other clients
 -- wait. Without a row in the answer, `acquire` must decide.
 --
--- If the row changes while the update waits for it, the server evaluates the update again. If not,
--- the TTL starts before the wait.
+-- If the row changes while the update waits for it, the server evaluates the update again. If the
+-- row stays unchanged, the TTL starts before the wait.
 UPDATE {lease} SET
     token = :token, identity = :identity, mode = 'exclusive',
     fence = greatest(fence + fences, {now}), fences = :fences, ttl = :ttl, expires = {now} + :ttl,

@@ -17,7 +17,7 @@ WITH asked AS (
 )
 SELECT asked.place,
        CASE WHEN renewed.place IS NOT NULL THEN 'renewed'
-            -- Only `locked` shows a break that this statement waited for.
+            -- If the statement waited for a break, only `locked` shows the break.
             WHEN coalesce(locked.broken, lease.broken, tombstone.broken) IS NOT NULL THEN 'broken'
             WHEN lease.name IS NOT NULL AND locked.place IS NULL THEN 'skipped'
             WHEN lease.expires <= {now} THEN 'expired'

@@ -26,7 +26,6 @@ use crate::server::{Arguments, Dialect, Pool, Prepared, Row, Use, Value, errors}
 
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 
-/// The default idle timeout of a session without a hold.
 const IDLE_MS: i64 = 60_000;
 
 const LET_GO: &str = "SELECT set_config('idle_session_timeout', '60s', false), \
@@ -51,7 +50,7 @@ pub(crate) struct PgSession {
     /// The session's `idle_session_timeout` in ms, if known. Used only in the mode `session`.
     timeout_ms: Option<i64>,
     has_prepared: bool,
-    /// Dropped after the connection.
+    /// The right to this session, dropped after the connection.
     permit: Permit<Postgresql>,
 }
 
@@ -110,11 +109,11 @@ impl PgSession {
     }
 
     async fn set_up(&mut self, opened: Instant) -> Result<()> {
-        // Even a session without a hold has an idle timeout, because a suspended process can't
-        // close it. Lock statements needn't wait for the disk: a crash ends all holds, and the next
-        // client raises the sequence of fences. `lock_timeout` bounds waits for operators' locks on
-        // the tables and the sequence. At `read committed`, a hold's transaction sees later
-        // commits, such as a break.
+        // - Idle timeouts also without a hold: a suspended process can't close its session.
+        // - `synchronous_commit`: lock statements needn't wait for the disk. A crash ends all
+        //   holds, and the next client raises the sequence of fences.
+        // - `lock_timeout` limits waits for operators' locks on the tables and the sequence.
+        // - `read committed`: a hold's transaction sees later commits, such as a break.
         let mut text = format!(
             "SET application_name = '{OWN}'; SET statement_timeout = 0; SET lock_timeout = '5s'; \
              SET idle_session_timeout = '60s'; SET idle_in_transaction_session_timeout = '60s'; \
@@ -355,7 +354,6 @@ impl PgSession {
     }
 }
 
-/// Names of queries.
 const TRY: &str = "try";
 const WAIT: &str = "wait";
 const WAIT_FOR_READERS: &str = "wait_for_readers";

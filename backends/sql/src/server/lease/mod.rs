@@ -85,7 +85,6 @@ pub(crate) trait ReleaseListener: Send + Sync {
     /// waiters. If the client can't listen, returns the interval at which waiters poll instead.
     fn listen(&self) -> Option<Duration>;
 
-    /// Returns whether a listener receives notifications now.
     fn is_active(&self) -> bool;
 }
 
@@ -318,14 +317,15 @@ impl<D: Dialect> LeaseBackend<D> {
             return Ok(self.look_for_holder(look, asking).await?.unwrap_or(outcome));
         }
         if outcome.is_continue() {
-            // The next claim skips `acquire_free`, because `acquire` can reject without a row lock.
+            // The name's next claim skips `acquire_free`, because `acquire` can reject without a
+            // row lock.
             self.grants.forget(&claim.name);
         }
         Ok(outcome)
     }
 
-    /// Returns `None` if the name may be free, and `Continue` if `acquire` must decide: the hold is
-    /// shared, has the same token, or lacks a recorded waiter.
+    /// Returns `None` if the name may be free, and `Continue` if `acquire` must decide, because the
+    /// hold is shared, has the claim's token, or lacks a recorded waiter. Otherwise returns `Busy`.
     async fn look_for_holder(&self, look: &Sql, asking: &Asking<'_>) -> Result<Option<Quickly>> {
         let Asking { claim, arguments, sending, waits } = *asking;
         let rows = self.pool.fetch_so(look, arguments, Effect::Reads, sending).await?;
@@ -342,7 +342,6 @@ impl<D: Dialect> LeaseBackend<D> {
         }))
     }
 
-    /// Acquires a free name by an update of its row.
     async fn acquire_free(&self, asking: &Asking<'_>) -> Result<Quickly> {
         let Asking { claim, arguments, sending, .. } = *asking;
         let statement = &self.statements.acquire_free;

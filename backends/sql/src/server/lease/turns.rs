@@ -41,7 +41,6 @@ struct Turn {
 }
 
 impl Turns {
-    /// Returns how long `claim` pauses before its next request.
     pub(super) fn pause(&self, claim: &Claim, now: Instant) -> Option<Duration> {
         let mut turns = lock(&self.0);
         let known = turns.get_mut(&claim.name).filter(|turn| turn.asked + REMEMBERED > now);

@@ -176,7 +176,6 @@ impl<S: Server> EngineState<S> {
         }
     }
 
-    /// Keeps a session without locks for reuse.
     pub(super) async fn put_back(&self, session: S::Session) {
         match self.idle.keep(session) {
             Some(one_too_many) => one_too_many.close().await,

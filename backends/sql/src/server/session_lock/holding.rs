@@ -171,7 +171,8 @@ impl<S: Server> Holding<S> {
                 if !matches!(shortening.await, Ok(Ok(_))) {
                     return Kept::Ended;
                 }
-                // The server's statistics no longer show the hold's end.
+                // The server computes the hold's end from the last statement, now `shorten`. So the
+                // time left is recorded.
                 let (state, claim) = (Arc::clone(&self.state), self.claim.clone());
                 tokio::spawn(async move {
                     let left = over.saturating_since(state.clock.now());

@@ -27,10 +27,9 @@ const ASKED_FOR: Duration = Duration::from_secs(4);
 /// The longest run of `session_ask`.
 const LONGEST_ASK: Duration = Duration::from_millis(2_100);
 
-/// The shortest and longest pause between runs.
+/// The shortest and longest pause between runs of `session_ask`.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(320));
 
-/// SQL for the names recorded for the `:session`.
 const OTHERS: &str = "SELECT name FROM {hold} WHERE kind = '{kind}' AND session = :session";
 
 impl<S: Server> Sessions<S> {
@@ -122,7 +121,7 @@ impl<S: Server> Sessions<S> {
     }
 
     /// Asks a joint session's client to release a hold. Returns whether the client did. If not, the
-    /// caller ends the session, with all its holds, whose names are logged.
+    /// caller ends the session, with all its holds.
     async fn client_ends(&self, name: &LockName, token: Token, id: SessionId) -> Result<bool> {
         let session = [("session", Value::Int(id))];
         let mark_released = self.sql(Mode::Exclusive, "mark_released");
@@ -311,7 +310,7 @@ impl<S: Server> Sessions<S> {
                 broken = broken.and(self.break_one(name, holder, session, how, note).await)?;
             }
         }
-        // If the name has another holder, a session of this token only waits.
+        // Without another holder, a session of this token has an unrecorded hold.
         if let (Some(token), Broken::NotHeld) = (seen, &broken)
             && inspection.holders.is_empty()
             && !self.sessions_of(name, token).await?.is_empty()

@@ -76,7 +76,6 @@ impl<S: Server> Sessions<S> {
         })
     }
 
-    /// Returns the query with this name for claims of this mode.
     pub(crate) fn sql(&self, mode: Mode, name: &str) -> &Sql {
         if mode == Mode::Shared { &self.shared[name] } else { &self.exclusive[name] }
     }

@@ -210,9 +210,9 @@ impl<S: Server> Task<S> {
                         return Ok(Asked::CarriedElsewhere(granted));
                     }
                     if std::mem::take(&mut may_have_been_late) {
-                        // The closed session's late statement may have acquired the lock, so that
-                        // session is ended. First, this session must release the claim's lock, by
-                        // which the other is found.
+                        // The closed session's late statement may have acquired the lock. `release`
+                        // finds and ends the closed session by the claim's lock, which `session`
+                        // must release first.
                         let left = tokio::time::timeout(LIMIT, session.leave()).await;
                         let backend = state.server.profile.backend;
                         let late = |_| Err(errors::timed_out(Effect::Changes, LIMIT, backend));
@@ -395,7 +395,7 @@ async fn granted<S: Server>(
     } else {
         noting.await
     };
-    // The answer shows that the session was alive after `sent`.
+    // The answer shows that the session was alive after `sent`, so a quick answer needs no check.
     let was_slow = begun.saturating_since(sent) > JUST_NOW;
     let may_have_ended = must_renew || !grant.is_recorded_later || was_slow;
     let result = match result {

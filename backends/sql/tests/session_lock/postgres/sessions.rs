@@ -41,7 +41,7 @@ async fn fences_grow_after_a_crash() {
     }
 }
 
-/// A restored backup has an older sequence of fences.
+/// Sets the sequence of fences back, as a restored backup does.
 async fn fences_grow_after_a_restore(server: &Server, mode: &str) {
     let last = grant(&backend(server, mode).await, &claim_for("x", LONG)).await.fence;
     set_floor(server, last.get() - 3_600_000_000);
@@ -70,8 +70,8 @@ async fn an_acquire_retries_if_its_session_ends_before_the_fence() {
 }
 
 /// The acquire waits for the sequence for five seconds and fails. The connection is silent by then,
-/// so the server itself must release the lock. If the reused session's idle timeout is already a
-/// longer TTL, this timeout ends the session.
+/// so the server itself must release the lock. In the second case, the reused session's idle
+/// timeout is already the TTL, and ends the session.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_timeout_of_the_fence_leaves_no_lock() {
     tokio::join!(
@@ -131,8 +131,8 @@ async fn a_refused_request_takes_no_fence(server: &Server, mode: &str) {
     one.release(&held, ReleaseMode::Plain).await.unwrap();
 }
 
-/// A reader holds between two writers. The second writer's statement began before the reader's
-/// record, so it doesn't see the record.
+/// A reader has the lock between two writers. The second writer's statement began before the
+/// reader's row was written, so it doesn't see this row.
 async fn readers_before_and_after_a_waiting_writer_differ_in_fence(server: &Server, mode: &str) {
     let [one, two, three] =
         [backend(server, mode).await, backend(server, mode).await, backend(server, mode).await];

@@ -75,9 +75,9 @@ async fn a_stopped_writer_that_waits_holds_up_no_other(server: &Server, mode: &s
     backend.release(&next, ReleaseMode::Plain).await.unwrap();
 }
 
-/// The second writer's wait prevents the shared lock by which the first writer's next wait finds
-/// readers. The suspended first writer still holds its barrier, so the server must end its session
-/// soon.
+/// A writer finds readers by a shared lock, which the first writer can't get while the second
+/// waits. The suspended first writer holds the barrier, so the server must soon end that writer's
+/// session.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stopped_writer_opens_its_barrier_although_another_waits() {
     let server = Server::start().unwrap();

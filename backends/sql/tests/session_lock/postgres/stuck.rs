@@ -16,7 +16,7 @@ fn stop(server: &Server, pid: &str) -> Pid {
     pid
 }
 
-/// The holder's server process is suspended, so another client can't end it.
+/// The holder's server process is suspended, so another client can't end the hold.
 async fn unfinished_hold_is_not_reported_as_free(server: &Server, mode: &str) {
     let (one, two) = (backend(server, mode).await, backend(server, mode).await);
     let held = hold(&one, "x").await;
@@ -67,7 +67,7 @@ async fn a_failed_wait_that_was_granted_in_the_last_moment_keeps_nothing(
         _ => two.release(&waiter, ReleaseMode::Reconcile).await,
     }
     .unwrap();
-    // The next claim reuses the waiter's session, for another name.
+    // This claim reuses the waiter's session, which could still have the lock of `x`.
     let other = hold(&*two, "y").await;
     within(ms(2_000), "the name to be free", async || is_free(&one, "x").await).await;
     two.release(&other, ReleaseMode::Plain).await.unwrap();

@@ -45,7 +45,8 @@ async fn the_statement_of_a_dropped_wait_ends_though_the_holder_stays() {
     assert!(timeout(ms(300), wait).await.is_err());
     assert_eq!(advisory(&server, false), 1, "it goes on in the server");
     let began = Instant::now();
-    // The rollback is sent with the connection's next use, and returns the error of the wait.
+    // This call only receives the error of the dropped wait. The connection's next use sends the
+    // rollback.
     let error = tx.rollback().await.unwrap_err();
     assert!(error.to_string().contains("lock timeout"), "{error}");
     assert!(began.elapsed() < ms(6_000), "late: {:?}", began.elapsed());

@@ -1,6 +1,6 @@
 /* sweep */
--- A concurrent acquire that read the old floor may get the current time as its fence. So rows with
--- fences above that time stay.
+-- A concurrent acquire that read the old floor may get the current time as its fence. This fence
+-- must be above all deleted ones, so rows with fences above the current time stay.
 DELETE FROM {reader}
 WHERE kind = '{kind}' AND updated < {now} - :idle_us AND IS_USED_LOCK({mark_of_reader}) IS NULL
 LIMIT :limit;

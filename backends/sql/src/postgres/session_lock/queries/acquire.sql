@@ -1,9 +1,8 @@
 /* session_try */
 -- Returns `same` if another session has the claim's lock, `busy` if the name's lock isn't free, or
 -- the fence. `:new_ttl_ms` is 0 if the session's idle timeout is already the TTL. Otherwise, sets
--- the timeout, and first takes the locks for the transaction only, because an error of `nextval`
--- would undo the timeout but not session locks. `set_config` never returns '', so its WHEN never
--- applies.
+-- the timeout. An error of `nextval` would undo the timeout but not session locks, so the locks are
+-- first taken for the transaction only. `set_config` never returns '', so its WHEN never applies.
 SELECT CASE WHEN :new_ttl_ms = 0
                 THEN CASE WHEN NOT pg_try_advisory_lock(:claim) THEN 'same'
                           WHEN pg_try_advisory_lock(:key) THEN nextval('{hold_fence}')::text

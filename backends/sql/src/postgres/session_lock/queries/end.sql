@@ -31,8 +31,8 @@ UPDATE {held} SET released = true, updated = clock_timestamp()
 WHERE kind = '{kind}' AND name = :name AND token = :token RETURNING 1::bigint;
 
 /* why_ended */
--- Returns whether the hold or its tombstone is marked as broken, and whether as released through
--- another connection. Returns no row if neither exists.
+-- Returns two marks of the hold or its tombstone: broken, and released through another connection.
+-- Returns no row if neither exists.
 SELECT broken IS NOT NULL, released FROM {hold}
 WHERE kind = '{kind}' AND name = :name AND token = :token
 UNION ALL

@@ -8,9 +8,9 @@ RETURNING fence;
 
 /* shared_note */
 -- Records a reader. Concurrent readers share the fence of the first one. A reader gets the recorded
--- readers' fence only if one of these readers still has its hold. After their end, a writer may
--- have had an unrecorded hold. Returns no row if the name has a writer's record with a higher
--- fence.
+-- readers' fence only if one of these readers still has its hold. If all of them have ended, a
+-- writer may since have had an unrecorded hold. Returns no row if the name has a writer's record
+-- with a higher fence.
 WITH epoch AS (
     INSERT INTO {hold} AS held (kind, name, token, identity, fence, ttl_ms, session, updated)
     VALUES ('{kind}', :name, '{readers}', :token, :fence, :ttl_ms, :session, clock_timestamp())

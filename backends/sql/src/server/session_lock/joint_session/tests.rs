@@ -86,7 +86,6 @@ fn start(session: &Fake) -> JointSession {
     super::start(session.clone(), TTL, Clock::boot(), "fake", Box::new(|_| ()))
 }
 
-/// Starts an attempt at a lock.
 fn send_lock(joint: &JointSession, name: &str) -> impl Future<Output = Option<Attempt>> + use<> {
     let (slot, claim) = (joint.slot().unwrap(), claim_for(name, TTL));
     let mut attempt = Box::pin(async move { slot.lock(&claim).await });
@@ -132,7 +131,7 @@ fn losses_are_reported_when_the_runtime_ends() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let report = {
         let (lost, session) = (Arc::clone(&lost), session.clone());
-        // The task's session, which has the third handle, must still exist at the report.
+        // The task's session has the third reference to `log`, and must exist at the report.
         Box::new(move |_: &Claim| lost.store(Arc::strong_count(&session.log) == 3, SeqCst))
     };
     let _member = runtime.block_on(async {

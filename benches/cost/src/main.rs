@@ -35,8 +35,8 @@ fn vectors() -> &'static str {
     "those of every such processor"
 }
 
-/// Runs a path. Callgrind finds this function by its name, which no other symbol may contain: a
-/// closure or type parameter would add one.
+/// Runs a path. Callgrind finds this function by its name, which no other symbol may contain, so it
+/// has no closure or type parameter.
 #[inline(never)]
 pub(crate) fn counted_by_callgrind(runtime: &Runtime, path: Counted<'_>) -> u64 {
     // `black_box` prevents a tail call, so this function returns after the path.

@@ -102,7 +102,7 @@ impl<'a> BackendRun<'a> {
         outcome
     }
 
-    /// Runs workloads untimed, so that virtual machines compile the subjects.
+    /// Runs workloads untimed, so that JIT compilers compile the subjects.
     pub(super) fn warm_up(&mut self) {
         let (time, processes) = (self.pace.warming, self.pace.processes);
         let processes = if self.is_in_one_process() { 1 } else { processes };

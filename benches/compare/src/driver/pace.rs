@@ -37,8 +37,8 @@ pub(super) struct Pace {
     pub(super) hand_overs_seen: usize,
     /// If true, processes aren't pinned, and peers run only `pairs` and `hand-over`, in one regime.
     pub(super) is_smoke: bool,
-    /// The counts for the workload `processes`, without peers: the memory of dozens of virtual
-    /// machines would dominate.
+    /// The counts for the workload `processes`, without peers: dozens of JVMs and Node processes
+    /// need too much memory.
     pub(super) growing_processes: Vec<u64>,
 }
 

@@ -122,7 +122,8 @@ impl<'a> RunningSubject<'a> {
         if !self.pace.is_smoke {
             regime.pin(&theirs, &subjects);
         }
-        // Queries for keep-alives come before the first and after the last count of commands.
+        // Queries for keep-alives are commands too, so they come before the first and after the
+        // last count.
         let alive = servers.counts.keep_alives().map_err(unanswered)?;
         let served = servers.counts.served().map_err(unanswered)?;
         let before = (cores::used(&theirs), cores::used(&subjects));

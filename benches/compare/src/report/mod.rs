@@ -27,7 +27,6 @@ use view::View;
 pub enum Extent {
     /// No tables of figures.
     Summary,
-    /// Everything.
     Full,
 }
 

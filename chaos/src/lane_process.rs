@@ -20,7 +20,7 @@ use crate::verdict::Outcome;
 /// How often a lane may start its servers: at first, and after failed schedules.
 const STARTS: usize = 3;
 
-/// How often the tests run a schedule that shows nothing, because a busy client may miss a fault.
+/// How often a schedule with the outcome `ShowedNothing` is run: a busy client may miss a fault.
 const RUNS: usize = 3;
 
 pub(crate) fn run(args: &[String]) -> Result<()> {

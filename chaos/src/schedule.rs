@@ -37,8 +37,8 @@ pub(crate) fn hits_the_leader(pick: usize) -> bool {
     pick.is_multiple_of(2)
 }
 
-/// Schedules pass parts from here on to [`Random::of`], and clients lower ones, so their draws are
-/// independent.
+/// The lowest part that schedules pass to [`Random::of`]. Clients pass lower parts, so the draws
+/// are independent.
 const PART: u64 = 1 << 40;
 
 impl Schedule {

@@ -12,8 +12,8 @@ use crate::faults::{Fault, Promise};
 use crate::inject::{Injected, LARGEST_STEP_BACK};
 use crate::schedule::{Planned, Schedule};
 
-/// How late a process may report a loss: a timer and a task may each be delayed, without a record
-/// of the delay.
+/// How late a process may report a loss: several delays of timers and tasks may be too short for a
+/// record.
 const LOSS_ALLOWANCE: Duration = UNRECORDED_DELAY.saturating_mul(5);
 
 /// Returns how long clients may wait for a free lock, in addition to a TTL and the recoveries from
@@ -35,8 +35,8 @@ named! { Outcome {
     Kept,
     /// All promises were kept, but exclusion or fences weren't promised.
     NotPromised,
-    /// The run lacked contention, a hand-over, a fault's effect, or a paused process's refused late
-    /// write.
+    /// The run lacked contention, a hand-over, a fault's effect, or a refused late write after a
+    /// pause.
     ShowedNothing,
     /// A promise was broken, a client failed, or data remained.
     #[serde(rename = "VIOLATION")]
@@ -73,8 +73,8 @@ impl Verdict {
         }
         if !promise.fences {
             let breaks_it = |one: &Planned| !schedule.promise_under(one, profile).fences;
-            // If no single fault breaks the promise, several together do. Then only the entries
-            // before the first fault are checked.
+            // If only several faults together break the promise, only the entries before the first
+            // fault are checked.
             let one_breaks_it = schedule.faults.iter().any(breaks_it);
             let is_unsafe = |one: &Planned| breaks_it(one) || !one_breaks_it;
             checked.violations.extend(wrong_fences(before_faults(schedule, entries, is_unsafe)));

@@ -108,9 +108,9 @@ pub(crate) enum Command {
 
     /// Let new nodes of a Redlock vote
     ///
-    /// A node that was never used, or that lost its data, doesn't vote for one largest TTL: it may
-    /// have lost a lock that is still held. Without --yes this only shows which nodes vote. Exit code
-    /// 1 if not all of them vote.
+    /// A node that was never used, or that lost its data, doesn't vote until one largest TTL has
+    /// passed: it may have lost a lock that is still held. Without --yes this only shows which
+    /// nodes vote. Exit code 1 if not all of them vote.
     Admit(Admit),
 
     /// Check the server's configuration for risks to the safety of locks
@@ -198,16 +198,16 @@ pub(crate) struct Break {
 
 #[derive(Debug, Args)]
 pub(crate) struct Admit {
-    /// Let the new nodes vote now, because no lock is held on any node
+    /// Let the new nodes vote now; no lock may be held on any node
     #[arg(long, conflicts_with = "wait")]
     pub yes: bool,
 
-    /// Also if other nodes vote already, that is, the new nodes have probably lost their data
+    /// Let the new nodes vote even if other nodes vote already: the new ones may have lost data
     #[arg(long, requires = "yes")]
     pub force: bool,
 
     /// Wait until the new nodes vote by themselves. Needed if only short-lived commands use the
-    /// nodes, because none of these waits that long
+    /// nodes, because each ends before the nodes vote
     #[arg(long)]
     pub wait: bool,
 }

@@ -207,7 +207,6 @@ impl Child {
         Ok(entries)
     }
 
-    /// Returns the entries until the next grant.
     pub(crate) async fn until_granted(&mut self) -> Verdict<Vec<Entry>> {
         self.until(1, |event| matches!(event, Event::Granted { .. })).await
     }

@@ -164,7 +164,6 @@ impl Context {
         self.claim_for(local, self.ttl * 30)
     }
 
-    /// Returns claims of different names.
     pub(crate) fn long_claims(&self, count: usize) -> Vec<Claim> {
         (0..count).map(|number| self.long_claim(&format!("x{number}"))).collect()
     }
@@ -241,7 +240,6 @@ impl Context {
         }
     }
 
-    /// Returns the case's held names.
     pub(crate) async fn held(&self) -> Result<Vec<LockName>> {
         self.listed("").await
     }
@@ -259,7 +257,6 @@ impl Context {
         }
     }
 
-    /// Returns the holders that `inspect` shows.
     pub(crate) async fn holders(&self, local: &str) -> Result<Vec<Holder>> {
         Ok(self.backend.inspect(&self.name(local)).await?.holders)
     }

@@ -194,7 +194,7 @@ impl Report {
         self.count(|outcome| matches!(outcome, Outcome::Failed(_)))
     }
 
-    /// Returns the number of cases that aren't promised.
+    /// Returns the number of cases that the backend doesn't promise to pass.
     pub fn not_promised(&self) -> usize {
         self.count(|outcome| matches!(outcome, Outcome::NotPromised(_)))
     }

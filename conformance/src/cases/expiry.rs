@@ -35,7 +35,7 @@ pub(super) const CASES: &[Case] = cases! { Expiry:
 };
 const MILLISECOND: Duration = Duration::from_millis(1);
 
-/// Returns the tolerance, because servers round a TTL up by at most a second.
+/// Returns how late a hold may end. Servers round a TTL up by at most a second.
 fn late(context: &Context) -> Duration {
     Duration::from_secs(1) + context.ttl / 10 + context.moment()
 }

@@ -51,7 +51,6 @@ fn some(context: &Context, count: u32) -> Claim {
     context.claim_as("x", Mode::Permits { count, of: OF })
 }
 
-/// Checks that no permit is free.
 async fn none_left(context: &Context) -> Verdict {
     context.refused(&some(context, 1)).await.map(drop)
 }

@@ -143,13 +143,13 @@ enum Going {
 async fn woken(context: &Context, going: Going) -> Verdict {
     let slow = context.profile.slow_poll;
     let (locks, faulty) = context.faulty_client().await?;
-    // A wake-up must reach each client of a backend, so two clients share the backend and wait in
-    // turns.
+    // A wake-up must reach each client of a backend, so two clients share the backend and wait
+    // alternately.
     let clients = [locks, context.client_on(faulty.clone())?];
     // Without a wake-up, the next poll is at least three quarters of `slow` later.
     let soon = slow * 6 / 10;
     let (mut in_time, mut late) = (0, Vec::new());
-    // A busy machine may delay two grants.
+    // Up to two grants may be late, because of a busy machine.
     while in_time < 3 {
         // Each round has its own name, because for a recently busy name even the first request
         // queues.

@@ -21,7 +21,7 @@ pub(crate) fn check_unique(holds: &[Hold], violations: &mut Vec<Violation>) {
 }
 
 /// Returns the items with a smaller fence than an earlier one, each with the largest earlier fence.
-/// Both are sorted by the times that `is_before` compares.
+/// `items` and `earlier` are sorted by the times that `is_before` compares.
 fn falls<T: Copy>(
     items: Vec<T>,
     earlier: impl IntoIterator<Item = T>,
@@ -56,8 +56,8 @@ pub(crate) fn check_order(holds: &[Hold], violations: &mut Vec<Violation>) {
 
 /// Checks that each exclusive grant has no smaller fence than a hold that ended before the grant.
 ///
-/// Skips a grant that returned at or after its own deadline: the server may have ended its hold
-/// before it granted the larger fence. All holds have one name. A broken hold ends at its break.
+/// Skips a grant that returned at or after its hold's deadline: the server may have ended this hold
+/// before the grant of the larger fence. All holds have one name. A broken hold ends at its break.
 pub(crate) fn check_order_of_grants(holds: &[Hold], violations: &mut Vec<Violation>) {
     let mut exclusive: Vec<&Hold> =
         holds.iter().filter(|hold| hold.mode == Mode::Exclusive).collect();

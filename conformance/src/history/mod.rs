@@ -31,7 +31,6 @@ pub use rules::Rules;
 pub use timeline::timeline;
 pub use violation::{Kind, Rule, Violation};
 
-/// Returns the holds that `entries` record.
 pub(crate) fn holds(mut entries: Vec<Entry>) -> Vec<Hold> {
     entries.sort_by_key(|entry| entry.at);
     run::Run::of(&entries).holds.into_iter().map(|tracked| tracked.hold).collect()

@@ -92,12 +92,10 @@ impl Run {
         &self.processes[who]
     }
 
-    /// Returns the seconds from the run's start to an instant.
     pub(crate) fn since(&self, instant: BootInstant) -> f64 {
         seconds(self.start, instant)
     }
 
-    /// Returns the requested names.
     pub(crate) fn names(&self) -> BTreeSet<&String> {
         self.requests.iter().map(|request| &request.name).collect()
     }
@@ -304,7 +302,7 @@ impl Run {
         }
         let process = &self.processes[&entry.process];
         let tracked = &mut self.holds[index];
-        // The process sent a late write after the hold's end, while it wasn't suspended.
+        // A late write was sent after the hold's end, while the process wasn't suspended.
         let end = if late { process.runs_from(tracked.hold.until) } else { tracked.looked };
         let known = tracked.looked.max(end);
         tracked.looked = entry.at;

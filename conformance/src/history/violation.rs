@@ -113,7 +113,6 @@ impl Violation {
         Self { between, ..self }
     }
 
-    /// Adds a text to the description.
     pub(super) fn note(self, note: String) -> Self {
         Self { note, ..self }
     }

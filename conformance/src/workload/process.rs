@@ -55,7 +55,7 @@ impl Client {
         self.is_closed.store(true, Ordering::SeqCst);
     }
 
-    /// A grant after `close()` has returned is a failure.
+    /// Awaits the request. A grant after `close()` has returned is a failure.
     async fn drive<T>(
         &self,
         request: impl Future<Output = Result<Option<T>>>,

@@ -122,7 +122,8 @@ flaws! {
         "a ticket resumed twice"
         "a used ticket takes the hold from the present holder"
         { work: &[Work::Mutex, Work::Ticket] };
-    // A notification would end the wrongly broken hold before the next grant, and hide the bug.
+    // Clients poll: a notification would end the wrongly broken hold before the next grant, and
+    // hide the bug.
     a_break_of_the_next_holder: BreakHitsTheNext polled
         "a break that hits the next holder"
         "a break ends the present hold instead of the one that was seen"
@@ -180,8 +181,8 @@ fn a_ping_taken_as_a_renewal() {
 
 #[test]
 fn a_key_that_clients_share() {
-    /// Returns a target whose connections share sessions in pairs, like clients of etcd's own lock,
-    /// which has one key per lease.
+    /// Returns a target whose connections share sessions in pairs, like etcd's clients that share a
+    /// lease: etcd's own lock has one key per lease.
     fn in_pairs(clock: &Clock) -> Target {
         let (backend, clients) = (
             Flawed::new(Flaw::OneTokenForTwo, clock).with_profile(kept_by_session),

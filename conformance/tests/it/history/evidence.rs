@@ -66,7 +66,7 @@ fn pause_without_a_refused_late_write_shows_nothing() {
     let wrote = |accepted| script.clone().wrote(52, "a", (1, 1), accepted, true);
     lacks(&wrote(true), &[&late_write("a")]);
     lacks(&wrote(false), &[]);
-    // The process continued at 50. A write that it sent earlier isn't evidence.
+    // The process continued at 50. An earlier write isn't evidence of a late one.
     let sent = |sent| {
         let script = paused(EXCLUSIVE, 50).writing(sent, "a", 1, 29);
         script.wrote(52, "a", (1, 1), false, false)
@@ -74,7 +74,7 @@ fn pause_without_a_refused_late_write_shows_nothing() {
     lacks(&sent(49), &[&late_write("a")]);
     lacks(&sent(50), &[]);
     lacks(&paused(Mode::Shared, 50), &[]);
-    // A holder that continued before its deadline, or died suspended, needs no late write.
+    // No late write is required if the holder continued before its deadline, or died suspended.
     lacks(&paused(EXCLUSIVE, 39).loses(41, "a", 1), &[]);
     lacks(&paused(EXCLUSIVE, 50).signal(48, "a", Signal::Killed), &[]);
     let rules = Rules { fences: false, ..Rules::default() };

@@ -76,11 +76,11 @@ fn second_guard_on_a_hold_is_no_second_hold() {
     let twice = first().asks_as(11, "a", 2, 7).granted_again(12, "a", 2, 1, 20);
     twice.is_clean();
     twice.clone().releases(15, "a", 1).holds("b", 3, 2, EXCLUSIVE, (15, 30)).is_clean();
-    // The second grant may be written after another task's release, or after the hold's deadline.
+    // The journal may have the second grant after another task's release or the hold's deadline.
     let late = |script: Script| script.granted_again(25, "a", 2, 1, 40);
     late(first().asks_as(11, "a", 2, 7).releases(15, "a", 1)).is_clean();
     late(first().asks_as(11, "a", 2, 7)).is_clean();
-    // The same token in another process is a different holder.
+    // Another process with the same token is a different holder.
     let other = first().asks_as(11, "b", 2, 7).granted_again(12, "b", 2, 1, 20);
     assert!(other.found().iter().any(|found| found.title() == OVERLAP));
 }
@@ -118,7 +118,7 @@ fn breaking_at_once_excuses_the_overlap_from_then_on() {
     both(20, true, 20).is_clean();
     both(20, true, 19).breaks_once(OVERLAP);
     both(20, false, 20).breaks_once(OVERLAP);
-    // A break excuses no hold that was requested after the break.
+    // A break excuses no overlap with a hold that was requested later.
     both(9, true, 20).breaks_once(OVERLAP);
 }
 

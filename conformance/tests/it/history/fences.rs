@@ -32,7 +32,7 @@ fn later_request_has_a_larger_fence() {
     pair(11, 8).is_clean();
     pair(11, 6).breaks_once(FELL);
     assert_eq!(pair(11, 6).found_with(|rules| rules.fences = false), []);
-    // At time 10, the second request may precede the first grant.
+    // The second request may precede the first grant if both are at 10.
     assert_eq!(pair(10, 6).found_with(|rules| rules.exclusion = false), []);
     assert_eq!(pair(11, 6).found_with(|rules| rules.exclusion = false).len(), 1);
 }
@@ -46,8 +46,8 @@ fn grant_after_the_end_of_a_hold_has_a_larger_fence() {
     pair(20, 8, 30).is_clean();
     pair(20, 6, 30).breaks_once(FELL);
     pair(20, 6, 21).breaks_once(FELL);
-    // The grant of `b` returned at its deadline, so the server may have ended that hold before the
-    // grant to `a`.
+    // The grant of `b` returned at its hold's deadline, so the server may have ended this hold
+    // before the grant to `a`.
     pair(20, 6, 20).is_clean();
     // The hold of `a` hadn't ended, so the holds overlap, whatever their fences.
     pair(19, 6, 30).breaks_once("two holds were valid at once");
@@ -108,8 +108,8 @@ fn paused(continued: u64, accepted: bool) -> Script {
 fn late_write_after_a_pause_is_refused() {
     paused(31, false).is_clean();
     paused(31, true).breaks_once(STALE);
-    // The first holder continued at the answer to the second holder's write, so the first holder's
-    // write may have arrived first.
+    // The first holder continued at the instant of the answer to the second's write, so its own
+    // write may have arrived earlier.
     paused(30, true).is_clean();
 }
 

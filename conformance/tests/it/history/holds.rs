@@ -37,6 +37,6 @@ fn history_of_ended_holds_is_checked() {
     assert_eq!(fell.check(false), []);
     let same = history([("a", 7, 0, 10, 20), ("b", 7, 5, 22, 30)]);
     assert_eq!(rules(&same.check(true)), [Rule::SameFence]);
-    // The second was requested before the first was granted, so it may have the smaller fence.
+    // The second hold was requested before the first grant, so it may have the smaller fence.
     assert_eq!(history([("a", 7, 0, 10, 20), ("b", 6, 9, 22, 30)]).check(true), []);
 }

@@ -34,7 +34,7 @@ fn loss_is_reported_before_the_next_grant_returns() {
     // A release counts as a report, but not after the next grant.
     assert!(found(&two().releases(210, "a", 1), 0, 0).is_empty());
     assert_eq!(found(&two().releases(211, "a", 1), 0, 0), [LATE]);
-    // Without an allowance, losses aren't checked.
+    // Without `loss_allowance`, losses aren't checked.
     assert!(two().loses(211, "a", 1).found().is_empty());
 }
 

@@ -33,7 +33,7 @@ const fn permits(count: u32, of: u32) -> Mode {
     Mode::Permits { count, of }
 }
 
-/// Returns a hold of the process `a`, with request 1 and fence 1, granted at 10.
+/// Returns a script with one hold of the process `a`: request 1, fence 1, granted at 10.
 fn held(until: u64) -> Script {
     Script::new().holds("a", 1, 1, EXCLUSIVE, (10, until))
 }
@@ -73,7 +73,7 @@ impl Script {
         self.add(instant, who, Event::Granted { request, token, fence, deadline })
     }
 
-    /// Adds a request and its grant at `from`, with the deadline `until`.
+    /// Adds a request and its grant, both at `from`, with the deadline `until`.
     fn holds(
         self,
         who: &str,

@@ -17,7 +17,7 @@ fn check_after_the_reported_loss_is_a_use() {
     looked(20).breaks_once(USED);
 }
 
-/// Without a recorded check, the checker uses the earliest possible time: the register's last
+/// Without an entry `Writing`, the holder may have checked its hold as early as the register's last
 /// answer.
 #[test]
 fn second_write_after_the_deadline_is_a_use() {
@@ -50,7 +50,7 @@ fn renewal_after_the_deadline_and_the_next_grant_is_a_use() {
     };
     // A renewal after the next grant is a violation, even if the next hold has ended.
     renewed(32, 50).breaks_once(RENEWED);
-    // A renewal written after its own new deadline doesn't extend the hold.
+    // A renewal recorded at its own new deadline doesn't extend the hold.
     renewed(32, 32).is_clean();
     held(20)
         .signal(15, "a", Signal::Stopped)

@@ -18,7 +18,7 @@ use crate::{
 /// - The caller may drop the future. The request may still take effect.
 /// - [`Unavailable`](crate::ErrorKind::Unavailable) means that the request never has an effect. If
 ///   it may have one, the error is [`Indeterminate`](crate::ErrorKind::Indeterminate).
-/// - The backend limits its wait for the server, so that a silent server becomes an error.
+/// - The backend limits its wait for the server, so a silent server causes an error.
 /// - The backend never sends an [`Event`](crate::Event) while it holds an internal mutex.
 #[async_trait]
 pub trait DistributedLock: Debug + Send + Sync + 'static {

@@ -1,4 +1,4 @@
-//! Constructors of [`Finding`]s: code, problem, reason, remedy.
+//! Constructors of [`Finding`]s. Parameters: the code, problem, reason and remedy.
 
 use crate::{Finding, Severity};
 

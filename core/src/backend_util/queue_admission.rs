@@ -3,7 +3,7 @@
 //!
 //! The server numbers claims in order of arrival, so an admitted claim stays admitted. A client
 //! with an outdated view of the queue admits its claim too late, never too early. A claim of
-//! another lock type blocks the claims behind it until it leaves the queue.
+//! another lock type (lock or semaphore) blocks the claims behind it until it leaves the queue.
 //!
 //! # The shared fence of concurrent readers
 //!

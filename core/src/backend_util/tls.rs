@@ -49,8 +49,8 @@ impl Files {
     /// Takes the files from a URL's parameters.
     ///
     /// # Errors
-    /// A sentence about an empty or missing parameter. If `secured` is false, any TLS parameter is
-    /// an error that ends with "but" and `unsecured`.
+    /// A sentence about an empty or missing parameter. If the URL isn't for TLS (`secured` is
+    /// false), any TLS parameter is an error, whose text ends with `unsecured`.
     pub fn take(
         parameter: impl FnMut(&str) -> Option<String>,
         secured: bool,

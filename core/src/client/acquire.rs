@@ -21,7 +21,7 @@ use super::state::{Entered, Passed, Turn};
 use super::waiters::WaiterSlot;
 use super::{Hold, Limit, Options, Pending, Shared, answer, at_once, until};
 
-/// The shortest and the longest pause after a failed attempt. The pause doubles with each failure.
+/// The shortest and the longest pause after a failed attempt.
 pub(super) const TRY_AGAIN: (Duration, Duration) =
     (Duration::from_millis(20), Duration::from_secs(1));
 
@@ -34,7 +34,7 @@ pub(crate) async fn by_tries(
 ) -> Result<Arc<Hold>> {
     let (mut step, mut is_in_doubt) = (Step::Holder, false);
     for left in (0..tries).rev() {
-        // Tries without a pause may never wait, so this call yields.
+        // Tries without a pause may never yield to the runtime, so this call does.
         tokio::task::consume_budget().await;
         let is_local = shared.table().turns.is_taken(&name);
         step = if is_local { Step::LocalTurn } else { Step::Holder };
@@ -182,7 +182,7 @@ async fn in_queue(
         let mut troubled = pin!(shared.trouble.notified());
         troubled.as_mut().enable();
         let trouble = shared.table().turns.trouble(name).cloned();
-        // Unless a request ahead fails, a request without a limit needs no timer.
+        // A request without a limit needs a timer only if a request ahead fails.
         let look_at = match &trouble {
             Some(trouble) if limit == Limit::None => trouble.since.max(begun) + ttl,
             _ => limit.instant(),
@@ -285,8 +285,8 @@ async fn waiting(
                 Passed::Turn(mut turn) => {
                     (sent, was_queued) = (shared.clock.now(), true);
                     trouble = shared.table().turns.trouble(&name).cloned();
-                    // An attempt with `Wait::No` may give up an inherited claim's place in the
-                    // server's queue.
+                    // An attempt with `Wait::No` may give up the queue place of an earlier
+                    // request's claim, so only a new claim is sent.
                     let is_new = turn.pending.is_none();
                     let answer = is_new.then(|| ask_at_once(&mut turn, options, sent)).flatten();
                     (turn, answer)
@@ -412,8 +412,6 @@ impl Attempts<'_> {
     }
 
     /// Registers a waiter before the first request, so that the server queues this claim at once.
-    /// Does so only if the profile has `queues_at_once`, the name was busy within the last TTL, or
-    /// the claim may be on the server.
     fn queue_at_once(&mut self, turn: &mut Turn) {
         let since = self.sent - self.options.ttl;
         let recently_busy = &self.shared.waiters.recently_busy;
@@ -488,13 +486,14 @@ impl Attempts<'_> {
             return Err(turn.doubted(error));
         }
         let now = shared.clock.now();
-        // A server that blocks answers only after the grant or the limit. So its silence until now
-        // isn't trouble.
+        // A blocking server answers only after the grant or the limit, so its silence until now
+        // isn't a failure.
         let is_blocked = self.is_blocked();
         let unanswered_since = if is_blocked { now } else { self.sent };
         let since = *self.troubled_since.get_or_insert(unanswered_since);
         if is_blocked {
-            // The next request must not block, so that its answer ends the trouble.
+            // Without a `spot`, the next request doesn't block, so a working server answers it
+            // soon.
             self.spot = None;
         }
         turn.note_trouble(since, &error);
@@ -525,8 +524,8 @@ impl Attempts<'_> {
         Ok(Next::Fresh)
     }
 
-    /// Releases a grant that came too late, at most until the limit. The next attempt needs a new
-    /// token, because a delayed release ends any hold of the old token.
+    /// Releases a late grant, and waits for the release at most until the limit. The next attempt
+    /// needs a new token, because a delayed release ends any hold of the old token.
     async fn too_late(&mut self, turn: &mut Turn) {
         self.shared.metrics.grants_too_late.add(1);
         self.shared.metrics.attempts.add(1);

@@ -150,7 +150,7 @@ impl Shared {
         .await
     }
 
-    /// Without a runtime, a thread sleeps instead.
+    /// Sleeps on the runtime, or without one, in a thread.
     pub(crate) async fn sleep_until(&self, instant: BootInstant) {
         let sleep = async {
             self.clock.sleep_until(instant).await;

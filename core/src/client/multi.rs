@@ -256,7 +256,7 @@ impl Part {
             return self.wait(options, limit).await;
         }
         let shared = self.locks.shared();
-        // A limit of zero is one try, whose answer the request waits for.
+        // A limit of zero is one try, whose answer is awaited without a limit.
         let limit_of_try = limit.filter(|_| options.wait_of(shared) != Some(Duration::ZERO));
         let trying = pin!(self.try_beside(options, held));
         let tried = match limit_of_try {

@@ -71,7 +71,7 @@ impl MultiGuard {
     }
 
     /// Checks that all locks are held: see [`Guard::check`]. The error is that of the first lost
-    /// hold.
+    /// hold in the order of acquisition.
     pub fn check(&self) -> Result<()> {
         check(&self.guards)
     }

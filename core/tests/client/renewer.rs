@@ -198,7 +198,6 @@ impl Wake for PanickingWaker {
     }
 }
 
-/// Returns a waker whose first call panics.
 fn broken_waker() -> Waker {
     Waker::from(Arc::<PanickingWaker>::default())
 }

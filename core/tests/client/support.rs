@@ -86,7 +86,7 @@ pub(crate) fn polled<F: Future>(future: F) -> Pin<Box<F>> {
     future
 }
 
-/// Returns a runtime with a thread of its own, and two clients of one store on it.
+/// Returns a runtime with its own thread, and two clients on this runtime that share a store.
 pub(crate) fn two_clients_elsewhere(ttl: Duration) -> (Runtime, Locks, Locks) {
     let mut builder = Builder::new_multi_thread();
     let runtime = builder.worker_threads(1).enable_time().build().unwrap();

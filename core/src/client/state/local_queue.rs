@@ -108,7 +108,7 @@ impl Turn {
         let pending = match &mut self.pending {
             Some(pending) => pending,
             none => {
-                // If the source of tokens panics, the turn still needs its name.
+                // The token comes first: if its source panics, the turn still needs its name.
                 let token = shared.settings.tokens.next(now);
                 let name = self.name.take().expect("it isn't with a claim");
                 none.insert(Pending::new(shared, name, token, options, now))

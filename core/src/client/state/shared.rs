@@ -55,7 +55,7 @@ impl Shared {
         if !shared.renewer_ended.load(Ordering::Acquire) {
             jobs.push_back(job);
         }
-        // Without the renewal task, the return drops the job, whose drop may lock the mutex.
+        // If the renewal task has ended, the return drops the job, which may lock this mutex.
         drop(jobs);
         shared.renewer.notify_one();
     }

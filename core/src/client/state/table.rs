@@ -59,7 +59,7 @@ impl Shared {
             shared.renewer.notify_one();
         }
         for (sender, passed) in joined {
-            // Without a receiver, `send` returns the share of the hold, whose drop ends it.
+            // Without a receiver, `send` returns the share of the hold, which the drop gives up.
             let _ = send(sender, passed);
         }
         if hold.owner.is_some() && hold.claim.mode != Mode::Exclusive {

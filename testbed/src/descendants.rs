@@ -35,7 +35,7 @@ fn state(pid: u32) -> Option<char> {
     stat(pid).map(|(state, _)| state)
 }
 
-/// Reaches no other process: an ended child's id is reserved until its parent waits for it.
+/// Signals no other process: an ended child's id isn't reused until its parent waits for the child.
 pub(crate) fn signal(pids: &[u32], signal: Signal) {
     for pid in pids.iter().filter_map(|pid| Pid::from_raw(i32::try_from(*pid).ok()?)) {
         let _ = kill_process(pid, signal);

@@ -62,7 +62,7 @@ impl std::fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Keeps only the message. It has the path, because `fs_err` adds it.
+/// Keeps only the message, in which `fs_err` includes the path.
 impl From<std::io::Error> for Error {
     fn from(error: std::io::Error) -> Self {
         Self(error.to_string())

@@ -259,7 +259,7 @@ fn version() -> Result<String> {
     server().args(["--no-defaults", "--version"]).run(Path::new("/"), "")
 }
 
-/// Returns path options for a server in `LOCKWRIGHT_SERVER_ROOT`, otherwise none.
+/// Returns options with the folders of a server in `LOCKWRIGHT_SERVER_ROOT`, otherwise none.
 fn messages() -> Vec<String> {
     let folders = ["usr/share/mariadb", "usr/share/mysql"];
     let (Some(usr), Some(messages), Some(_)) =
@@ -327,7 +327,7 @@ fn server() -> Program {
     Program::new(binary.as_deref().unwrap_or("mariadbd"), SERVER).env("LC_ALL", "C")
 }
 
-/// The socket opens after the port, and can't belong to another process.
+/// Checks the socket, which opens after the port, and can't belong to another process.
 fn greets(socket: &Path) -> Option<()> {
     let mut stream = UnixStream::connect(socket).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(1))).ok()?;

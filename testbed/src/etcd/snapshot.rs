@@ -7,7 +7,6 @@ use super::member::{EXISTING, Member, initial_cluster, peer_url};
 use super::options::{self, CURRENT, Version};
 use crate::{Program, Result, folder, go};
 
-/// A cluster's state at one moment.
 #[derive(Debug)]
 pub struct Snapshot(TempDir);
 

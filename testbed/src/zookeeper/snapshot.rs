@@ -6,7 +6,6 @@ use tempfile::TempDir;
 use super::ZooKeeper;
 use crate::{Result, folder};
 
-/// An ensemble's state at one moment.
 #[derive(Debug)]
 pub struct Snapshot(TempDir);
 

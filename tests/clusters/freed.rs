@@ -1,4 +1,4 @@
-//! Claims that an operator frees at once.
+//! Claims that an operator breaks at once.
 
 use std::time::Duration;
 
@@ -15,7 +15,8 @@ use crate::common::{
     server_and_client,
 };
 
-/// A waiter becomes the first in the queue, and is freed before its client repeats the request.
+/// A waiter becomes the first in the queue. Its claim is broken before its client repeats the
+/// request.
 #[tokio::test(flavor = "multi_thread")]
 async fn claim_freed_before_its_grant_is_never_granted() {
     let (server, backend) = server_and_client().await;
@@ -49,8 +50,8 @@ async fn partial_break_is_indeterminate() {
     let breaking = operator.break_lock(name, BreakTarget::Any, BreakMode::Now, "me", "why");
     let (broken, ()) = tokio::join!(breaking, async {
         eventually(|| async { (entries(&server, "x").await == 1).then_some(()) }).await;
-        // After this time, the first response has arrived. The server gets the second deletion two
-        // delays later.
+        // By then, the first response has arrived, but the second deletion hasn't reached the
+        // server.
         sleep(DELAY * 2).await;
         proxy.cut();
     });

@@ -153,7 +153,7 @@ async fn another_programs_claim_is_a_writers() {
     }
 }
 
-/// Another program's claim holds the lock and can be freed at once. Its end wakes waiters.
+/// Another program's claim holds the lock, and can be broken at once. Its end wakes waiters.
 #[tokio::test(flavor = "multi_thread")]
 async fn another_programs_claim_is_a_hold() {
     let (server, backend) = server_and_client().await;

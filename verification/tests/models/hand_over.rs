@@ -28,9 +28,9 @@ const NOBODY: u8 = 9;
 /// The rules that the model lacks. Without any one of them, a promise is broken.
 #[derive(Clone, Copy, Default)]
 struct Missing {
-    /// An offered hold begins at the sending of the claim, plus the server's time from queueing to
-    /// offer, but at the latest at the offer's receipt. Without this rule, it begins at the
-    /// receipt.
+    /// The client counts an offered hold from the claim's sending plus the server's time from
+    /// queueing to offer, at the latest from the offer's receipt. Without this rule, it counts from
+    /// the receipt.
     begins_by_the_servers_clock: bool,
     /// The times of sending and of queueing come from the same request.
     one_request_for_both: bool,

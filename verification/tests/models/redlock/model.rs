@@ -251,7 +251,7 @@ impl<const N: usize> Redlock<N> {
         }
     }
 
-    /// Grants a renewal that a quorum has answered, and repairs the other nodes.
+    /// Grants a renewal that a quorum has answered, and requests the other nodes' votes.
     fn renewed(&self, state: &State<N>, round: usize, steps: &mut Steps<N>) {
         if state.nodes.iter().filter(|node| node.answer(round) != 0).count() < self.quorum() {
             return;

@@ -244,6 +244,11 @@ mod tests {
             assert!(said.contains(&format!("the {features} of")), "{said}");
             assert!(said.contains(&format!("--features lockwright/{typed}`")), "{said}");
         }
+        let said = not_here("nonsense", "").to_string();
+        for known in SCHEMES {
+            let missing = format!("{}: (not in this build)", known.name);
+            assert_eq!(said.contains(&missing), !known.here, "{said}");
+        }
         assert!(!not_here("memory:", "memory").to_string().contains("cargo install"));
     }
 }

@@ -15,7 +15,7 @@ fn modes_of_rows() {
         },
         |(word, permits, size)| {
             let (permits, size) = (*permits, *size);
-            for permits in [permits, permits % 9] {
+            for (permits, size) in [(permits, size), (permits % 9, size), (2, u32::MAX.into())] {
                 let Some(mode) = kind::mode(word, permits, size) else { continue };
                 assert_eq!(kind::word(mode), word);
                 if let Some(token) = kind::kind(mode) {

@@ -1,4 +1,5 @@
-//! A client that checks no clock: it relies on its renewal task to notice a loss.
+//! A client that relies on its renewal task to notice a loss. It checks its clock only if it accepts
+//! late grants.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,8 +8,8 @@ use std::time::Duration;
 use lockwright_conformance::client::{TestedClient, TestedHold};
 use lockwright_conformance::test_helpers::claim_for;
 use lockwright_core::{
-    AcquireOutcome, Claim, Clock, DistributedLock, LockName, ReleaseMode, Renew, RenewalOutcome,
-    Result, async_trait,
+    AcquireOutcome, BootInstant, Claim, Clock, DistributedLock, LockName, ReleaseMode, Renew,
+    RenewalOutcome, Result, async_trait,
 };
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -26,6 +27,7 @@ pub(crate) struct SmallClient {
 struct Held {
     client: SmallClient,
     claim: Claim,
+    deadline: Option<BootInstant>,
     is_lost: Arc<AtomicBool>,
     keeper: JoinHandle<()>,
 }
@@ -34,12 +36,15 @@ struct Held {
 impl TestedClient for SmallClient {
     async fn try_acquire(&self, name: &LockName, _: bool) -> Result<Option<Box<dyn TestedHold>>> {
         let (client, claim) = (self.clone(), claim_for(name.as_str(), self.ttl));
+        let due = self.clock.now() + self.ttl;
         let AcquireOutcome::Granted(_) = self.backend.try_acquire(&claim).await? else {
             return Ok(None);
         };
+        let deadline = due.max(self.clock.now() + self.ttl / 4);
+        let deadline = (self.flaw == ClientFlaw::AcceptsLateGrants).then_some(deadline);
         let is_lost = Arc::<AtomicBool>::default();
         let keeper = tokio::spawn(client.clone().keep(claim.clone(), Arc::clone(&is_lost)));
-        Ok(Some(Box::new(Held { client, claim, is_lost, keeper })))
+        Ok(Some(Box::new(Held { client, claim, deadline, is_lost, keeper })))
     }
 }
 
@@ -65,7 +70,8 @@ impl SmallClient {
 #[async_trait]
 impl TestedHold for Held {
     fn is_valid(&self) -> bool {
-        !self.is_lost.load(Ordering::SeqCst)
+        let is_over = self.deadline.is_some_and(|deadline| self.client.clock.now() >= deadline);
+        !self.is_lost.load(Ordering::SeqCst) && !is_over
     }
 
     async fn ended(&self) {

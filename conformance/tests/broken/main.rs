@@ -100,9 +100,6 @@ impl Factory for Simulated {
             ClientFlaw::AnchorsAtTheReply => {
                 (Arc::new(Flawed::around(Flaw::AnchorsAtTheReply, backend, clock)), clock.clone())
             }
-            ClientFlaw::AcceptsLateGrants => {
-                (Arc::new(Flawed::around(Flaw::AcceptsLateGrants, backend, clock)), clock.clone())
-            }
             // Tokio's clock stops while the machine sleeps.
             ClientFlaw::MonotonicClock => (backend, Clock::tokio()),
             flaw => {

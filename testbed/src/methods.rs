@@ -1,4 +1,3 @@
-/// Gives a server its process's methods.
 macro_rules! process_methods {
     ($Server:ident) => {
         impl std::ops::Deref for $Server {

@@ -55,7 +55,6 @@ struct Ports {
 
 struct Block {
     first: u16,
-    /// The file whose lock reserves the block.
     _lock: File,
 }
 

@@ -10,7 +10,8 @@ pub struct Account {
 }
 
 impl Account {
-    /// If this process is root, returns the first existing user of `names`, or else `nobody`.
+    /// Returns the first of `names` that is a user of the system, or else `nobody`. Returns `None`
+    /// if this process isn't root.
     pub fn instead_of_root(names: &[&str]) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             return None;

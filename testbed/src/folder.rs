@@ -21,8 +21,8 @@ pub(crate) fn temporary(server: &str, account: Option<Account>) -> Result<TempDi
 
 /// Fills `target` with the files that `make` creates, from a cache if possible.
 ///
-/// The cache has one archive per user, server and `recipe`. A clean-up of temporary files can't
-/// remove only a part of an archive.
+/// The cache has one archive per user, server and `recipe`. A clean-up of temporary files could
+/// remove a part of a folder, but not of an archive.
 pub(crate) fn fill(
     target: &Path,
     server: &str,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// Returns the body of the answer to `GET path`, if it arrives within `limit`.
 pub fn get(address: SocketAddr, path: &str, limit: Duration) -> Option<String> {
-    // In HTTP/1.0, the end of the connection ends the answer.
+    // With HTTP/1.0, the server closes the connection after its answer.
     let request = format!("GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n");
     let answer = exchange(address, &request, limit).ok()?;
     Some(answer.split_once("\r\n\r\n")?.1.to_owned())

@@ -98,8 +98,9 @@ impl MariaDb {
         Ok(())
     }
 
-    /// Sets whether commits wait for a replica. No replica exists, so waiting commits hang. Needs
-    /// [`Options::semi_synchronous`].
+    /// Sets whether commits wait for a replica. No replica exists, so these commits hang.
+    ///
+    /// Requires [`Options::semi_synchronous`].
     pub fn wait_for_replica(&self, wait: bool) -> Result<()> {
         let role = match Kind::chosen() {
             Kind::MariaDb => "master",
@@ -235,7 +236,7 @@ fn fill_mysql(folder: &Path) -> Result<()> {
         server()
             .args(["--no-defaults", "--initialize-insecure", "--secure-file-priv=NULL"])
             .args(["--innodb-use-native-aio=0", "--innodb-flush-log-at-trx-commit=0"])
-            // Smaller files are copied faster.
+            // Small files make copies of the template fast.
             .args(["--innodb-redo-log-capacity=8M", "--innodb-doublewrite=0"])
             .arg(format!("--datadir={}", folder::text(&template.join("data"))))
             .arg(format!("--init-file={}", folder::text(&file)))
@@ -259,7 +260,8 @@ fn version() -> Result<String> {
     server().args(["--no-defaults", "--version"]).run(Path::new("/"), "")
 }
 
-/// Returns options with the folders of a server in `LOCKWRIGHT_SERVER_ROOT`, otherwise none.
+/// Returns options with the folders of a server in `LOCKWRIGHT_SERVER_ROOT`. An installed server
+/// needs none.
 fn messages() -> Vec<String> {
     let folders = ["usr/share/mariadb", "usr/share/mysql"];
     let (Some(usr), Some(messages), Some(_)) =
@@ -327,7 +329,7 @@ fn server() -> Program {
     Program::new(binary.as_deref().unwrap_or("mariadbd"), SERVER).env("LC_ALL", "C")
 }
 
-/// Checks the socket, which opens after the port, and can't belong to another process.
+/// Checks the socket, because it opens after the port and can't belong to another process.
 fn greets(socket: &Path) -> Option<()> {
     let mut stream = UnixStream::connect(socket).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(1))).ok()?;

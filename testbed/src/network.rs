@@ -24,7 +24,7 @@ pub(crate) type Greeting = fn(&mut TcpStream, usize) -> io::Result<Vec<u8>>;
 
 #[derive(Debug)]
 pub(crate) enum Dialler {
-    /// The member with this index, because no other member uses the door.
+    /// The member with this index. No other member uses the door.
     Is(usize, Greeting),
     /// The member whose process has the connection's other end.
     HasTheOtherEnd,

@@ -6,7 +6,7 @@ use crate::folder;
 
 const ROOT: &str = "LOCKWRIGHT_SERVER_ROOT";
 
-/// Returns the folder, if set.
+/// Returns the folder, if the variable is set.
 ///
 /// # Panics
 /// If the folder has no `usr`. Otherwise, the installed servers would be tested by mistake.

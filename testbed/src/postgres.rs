@@ -52,7 +52,7 @@ impl Options {
         self.tls()
     }
 
-    /// Makes the server a hot standby of `primary`, with its settings and users.
+    /// Makes the server a hot standby of `primary`, with the settings and users of the primary.
     pub fn replica_of(mut self, primary: &Postgres) -> Self {
         self.primary =
             Some(Primary { folder: primary.folder.path().to_owned(), port: primary.port });
@@ -149,8 +149,8 @@ fn fill_as_new(folder: &Path) -> Result<()> {
     let arguments = "--no-sync --no-instructions --wal-segsize=1 --encoding=UTF8 --locale=C \
                      --auth-local=trust --auth-host=scram-sha-256";
     let arguments: Vec<&str> = arguments.split(' ').collect();
-    // Each database has 300 files, whose copies take most of a server's start. No test needs
-    // `template1`.
+    // Each database has 300 files, whose copies take most of a server's start. So this renames
+    // `postgres` instead of adding a database, and drops `template1`.
     let roles = format!(
         "ALTER ROLE {ADMIN} PASSWORD '{ADMIN_SECRET}'\n\
          CREATE ROLE {USER} LOGIN PASSWORD '{SECRET}'\n\

@@ -75,7 +75,7 @@ impl Program {
         self
     }
 
-    /// Includes the program's children in kills and freezes.
+    /// Makes kills and freezes include the program's children.
     pub(crate) fn with_children(mut self, stop_signal: Signal) -> Self {
         self.has_children = true;
         self.stop_signal = stop_signal;
@@ -143,7 +143,7 @@ impl Program {
         Path::new(&self.binary).file_name().and_then(|name| name.to_str()).unwrap_or(&self.binary)
     }
 
-    /// Returns a command that ends with this process. `setpriv` avoids unsafe code.
+    /// Returns a command that ends with this process. `setpriv` makes unsafe code unnecessary.
     fn dying_with_us(&self) -> Result<Command> {
         let mut command = if cfg!(target_os = "linux") {
             let mut setpriv = Command::new(locate("setpriv", "util-linux")?);

@@ -79,7 +79,7 @@ pub fn no_password_is_shown<C: Debug, E: Debug + Display>(
     });
 }
 
-/// The marker of secrets, which no message may contain.
+/// A text in each generated password. No message may contain this text.
 pub const SECRET: &str = "hush";
 
 /// Asserts that a message isn't empty and has no [`SECRET`].

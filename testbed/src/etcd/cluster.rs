@@ -26,7 +26,6 @@ impl Cluster {
         self.endpoints.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Runs `etcdctl`.
     pub(super) fn run(&self, endpoints: &[String], arguments: &[&str]) -> Result<String> {
         let mut program = Program::new("etcdctl", PACKAGE)
             .env("ETCDCTL_API", "3")
@@ -39,7 +38,7 @@ impl Cluster {
         program.args(arguments.iter().copied()).run(Path::new("/"), "")
     }
 
-    /// Like [`Self::run`], with retries because commands fail during elections.
+    /// Like [`Self::run`], but retries, because commands fail during elections.
     pub(super) fn decide(&self, endpoints: &[String], arguments: &[&str]) -> Result<String> {
         let mut last = Error::new("nothing");
         let answer = ensemble::wait_until(&arguments.join(" "), || {

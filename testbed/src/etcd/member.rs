@@ -76,8 +76,8 @@ impl Member {
 
     /// Restarts the member on the same ports, and waits only for this member.
     ///
-    /// Without `keep_data`, the other members, which must be a majority, replace this one by a new
-    /// member.
+    /// Without `keep_data`, a new member replaces this one. The other members decide this, so they
+    /// must be a majority.
     pub fn restart(&mut self, keep_data: bool) -> Result<()> {
         self.process.stop();
         if keep_data {

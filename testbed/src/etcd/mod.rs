@@ -36,7 +36,7 @@ impl Etcd {
         let program = options.version.program()?;
         let folders: Vec<_> =
             (0..options.members).map(|_| folder::temporary("etcd", None)).collect::<Result<_>>()?;
-        // The cluster's token is unique, because another cluster may have used the same ports.
+        // With a unique token, members reject messages of an earlier cluster on the same ports.
         let token = folders[0].path().file_name().unwrap_or_default().to_string_lossy();
         let cluster = Arc::new(Cluster {
             token: token.into_owned(),

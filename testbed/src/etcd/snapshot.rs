@@ -17,7 +17,7 @@ impl Snapshot {
 }
 
 impl Etcd {
-    /// Saves the leader's state, or without a leader, the first member's.
+    /// Saves the state of the leader or, if there is none, of the first member.
     pub fn snapshot(&self) -> Result<Snapshot> {
         let snapshot = Snapshot(folder::temporary("etcd-snapshot", None)?);
         let member = &self.members[self.leader().unwrap_or(0)];

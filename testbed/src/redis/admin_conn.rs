@@ -40,7 +40,7 @@ impl AdminConn {
     pub(crate) fn answers(&self) -> bool {
         match self.try_ask::<String>(&["PING"]) {
             Ok(answer) => answer == "PONG",
-            // A server that requires a login has started too.
+            // A server that answers `NOAUTH` has started.
             Err(error) => error.code() == Some("NOAUTH"),
         }
     }

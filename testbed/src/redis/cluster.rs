@@ -17,7 +17,7 @@ pub struct ClusterOptions {
 
 methods::setters! { ClusterOptions {
     pub fn servers(options: Options) sets server to options;
-    /// Sets the time after which a silent node is down; 2 s by default.
+    /// Sets how long a node may be silent before it counts as down; 2 s by default.
     pub fn node_timeout(limit: Duration) sets node_timeout to limit;
 } }
 
@@ -78,7 +78,8 @@ impl Cluster {
         answers.find(Result::is_ok).unwrap_or_else(|| Err(Error::new("no node answers")))
     }
 
-    /// Returns a key's master in the nodes' newest view: a dead master, until a replica takes over.
+    /// Returns a key's master in the nodes' newest view. Until a replica takes over, this may be a
+    /// dead node.
     pub fn master_of(&self, key: &str) -> Result<usize> {
         let slot = self.slot_of(key)?;
         self.views()
@@ -186,7 +187,7 @@ impl Cluster {
         })
     }
 
-    /// Assigns the slot to its new master, on both masters. They notify the other nodes later.
+    /// Assigns the slot to its new master, on both masters. These notify the other nodes later.
     pub fn hand_over(&self, slot: &SlotMove) -> Result<()> {
         for node in [slot.to, slot.from] {
             self.set_slot(node, slot.slot, &["NODE", &self.ids[slot.to]])?;

@@ -34,8 +34,8 @@ methods::setters! { SentinelsOptions {
     pub fn servers(options: Options) sets server to options;
     /// Sets the number of replicas, by default one.
     pub fn replicas(count: usize) sets replicas to count;
-    /// Sets the time after which a silent server is down; 1 s by default. Shorter times cause
-    /// needless failovers.
+    /// Sets how long a server may be silent before it counts as down; 1 s by default. Shorter
+    /// times cause needless failovers.
     pub fn down_after(limit: Duration) sets down_after to limit;
     pub fn sentinel_password(password: &str) sets password to Some(password.to_owned());
 } }
@@ -190,7 +190,7 @@ impl Sentinel {
 
     fn sees(&self, command: &[&str], count: usize, kind: &str) -> bool {
         let found: Result<Vec<HashMap<String, String>>> = self.admin.ask(command);
-        // A process that is down or in a failover has more flags.
+        // A process that is down or in a failover has flags besides its kind.
         let is_well = |one: &HashMap<String, String>| {
             one.get("flags").is_some_and(|flags| flags == kind)
                 && one.get("master-link-status").is_none_or(|status| status == "ok")
@@ -221,7 +221,7 @@ impl SentinelsOptions {
             format!("announce-port {port}"),
             format!("monitor {MASTER} 127.0.0.1 {master} {QUORUM}"),
             format!("down-after-milliseconds {MASTER} {down_after}"),
-            // In milliseconds. Sentinels retry a failed failover after twice this time.
+            // Milliseconds. Sentinels retry a failed failover after twice this time.
             format!("failover-timeout {MASTER} 3000"),
         ] {
             let _ = writeln!(lines, "sentinel {line}");

@@ -7,7 +7,7 @@ pub(super) struct Node {
     /// If two nodes claim a slot, the node with the higher epoch owns it.
     pub(super) epoch: u64,
     slots: Vec<(u16, u16)>,
-    /// True if the node is connected, without a failure or handshake flag.
+    /// True if the node is connected and has no flag of a failure or handshake.
     pub(super) is_well: bool,
 }
 

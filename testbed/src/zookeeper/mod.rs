@@ -112,7 +112,7 @@ fn listed(all: &[Ports], voters: usize) -> String {
     lines
 }
 
-/// Opens proxies from the member `from` to the others. Returns its hosts file.
+/// Opens proxies from the member `from` to the others, and returns this member's hosts file.
 fn hosts(network: &Network, from: usize, all: &[Ports]) -> Result<String> {
     let mut lines = format!("127.0.0.1 localhost {}\n", name(from));
     for (to, ports) in all.iter().enumerate().filter(|(to, _)| *to != from) {

@@ -68,7 +68,7 @@ impl Options {
             .set("maxSessionTimeout", longest.as_millis().to_string())
     }
 
-    /// Sets a JVM property, for settings outside `zoo.cfg`.
+    /// Sets a JVM property, for settings that `zoo.cfg` lacks.
     pub fn property(mut self, name: &str, value: &str) -> Self {
         self.properties.push(format!("-D{name}={value}"));
         self

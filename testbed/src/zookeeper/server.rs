@@ -12,7 +12,7 @@ const PACKAGE: &str = "libzookeeper-java";
 
 const JARS: &str = "/usr/share/java";
 
-/// The manifest of `zookeeper.jar` names the other dependencies.
+/// Jars of the class path. The manifest of `zookeeper.jar` adds the rest.
 const CLASS_PATH: [&str; 5] = [
     "zookeeper.jar",
     "netty-codec.jar",

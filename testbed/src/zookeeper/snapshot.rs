@@ -10,7 +10,7 @@ use crate::{Result, folder};
 pub struct Snapshot(TempDir);
 
 impl ZooKeeper {
-    /// Freezes the leader, and copies its data folder.
+    /// Copies the leader's data folder while the leader is frozen.
     pub fn snapshot(&self) -> Result<Snapshot> {
         let snapshot = Snapshot(folder::temporary("zookeeper-snapshot", None)?);
         let leader = &self.members[self.leader()?];

@@ -103,7 +103,6 @@ where
     })
 }
 
-/// Waits for the lock, and records the request and the hold.
 pub(crate) async fn acquire(locks: &Locks, journal: &Journal, request: u64) -> Verdict<Holding> {
     let (name, mode) = (NAME.to_owned(), Mode::Exclusive);
     journal.write(Event::Asked { request, name, mode, waits: true, owner: None });
@@ -211,7 +210,6 @@ impl Child {
         self.until(1, |event| matches!(event, Event::Granted { .. })).await
     }
 
-    /// Returns the entries until the process ends.
     pub(crate) async fn rest(&mut self) -> Verdict<Vec<Entry>> {
         self.until(1, |event| *event == Event::Ended).await
     }

@@ -25,7 +25,6 @@ use crate::history::{Figures, Rules, check};
 #[derive(Clone)]
 pub(crate) struct Context {
     pub(crate) clock: Clock,
-    /// The holds' TTL.
     pub(crate) ttl: Duration,
     pub(crate) profile: Profile,
     pub(crate) backend: Arc<dyn DistributedLock>,
@@ -75,7 +74,6 @@ impl Context {
         self.client_on(self.connect.connect().await?)
     }
 
-    /// Returns a new client's guard of the lock `x`.
     pub(crate) async fn guard(&self) -> Result<Guard> {
         self.client().await?.mutex("x").acquire().await
     }
@@ -84,7 +82,6 @@ impl Context {
         Ok((self.client().await?, self.client().await?))
     }
 
-    /// Returns a client on `backend`, with `root` as namespace.
     pub(crate) fn client_on(&self, backend: impl DistributedLock) -> Result<Locks> {
         Locks::builder(backend)
             .ttl(self.ttl)
@@ -94,13 +91,11 @@ impl Context {
             .build()
     }
 
-    /// Returns a client and its fault injector.
     pub(crate) async fn faulty_client(&self) -> Result<(Locks, Faulty)> {
         let faulty = self.faulty().await?;
         Ok((self.client_on(faulty.clone())?, faulty))
     }
 
-    /// Returns a guard of the lock `x`, and its client's fault injector.
     pub(crate) async fn faulty_guard(&self) -> Result<(Guard, Faulty)> {
         let (locks, faulty) = self.faulty_client().await?;
         Ok((locks.mutex("x").acquire().await?, faulty))
@@ -114,7 +109,6 @@ impl Context {
         self.profile.fencing != Fencing::None
     }
 
-    /// Checks exclusion and fences, and returns the statistics.
     pub(crate) fn checked(&self, mut entries: Vec<Entry>) -> Verdict<Figures> {
         entries.sort_by_key(|entry| entry.at);
         let fences = self.has_fences();
@@ -126,7 +120,6 @@ impl Context {
         }
     }
 
-    /// Checks that a wait took its limit, and not much more.
     #[track_caller]
     pub(crate) fn took_its_limit(&self, begun: BootInstant, limit: Duration) -> Verdict {
         let took = self.clock.now().saturating_since(begun);
@@ -146,7 +139,6 @@ impl Context {
         LockName::new(format!("{}{local}", self.root)).expect("the case's names are valid")
     }
 
-    /// Returns an exclusive claim with a fresh token.
     pub(crate) fn claim(&self, local: &str) -> Claim {
         Claim {
             name: self.name(local),
@@ -168,12 +160,10 @@ impl Context {
         (0..count).map(|number| self.long_claim(&format!("x{number}"))).collect()
     }
 
-    /// Returns a claim with this TTL, at most the profile's longest.
     pub(crate) fn claim_for(&self, local: &str, ttl: Duration) -> Claim {
         Claim { ttl: ttl.min(*self.profile.ttl.end()), ..self.claim(local) }
     }
 
-    /// Returns a [`long_claim`](Self::long_claim) in this mode.
     pub(crate) fn claim_as(&self, local: &str, mode: Mode) -> Claim {
         Claim { mode, ..self.long_claim(local) }
     }
@@ -182,7 +172,6 @@ impl Context {
         Grant { granted, sent, answered: self.clock.now() }
     }
 
-    /// Requests `claim` until granted. Fails after `within`.
     pub(crate) async fn granted_within(&self, claim: &Claim, within: Duration) -> Verdict<Grant> {
         self.granted_every(self.ttl / 100, claim, within, Wait::No).await
     }
@@ -207,7 +196,6 @@ impl Context {
         }
     }
 
-    /// Acquires an abandoned lock within [`patience`](Self::patience).
     pub(crate) async fn granted_in_the_end(&self, claim: &Claim) -> Verdict<Grant> {
         self.granted_within(claim, self.patience()).await
     }
@@ -221,7 +209,6 @@ impl Context {
         Ok(())
     }
 
-    /// Waits until none of the case's names is held.
     pub(crate) async fn nothing_left(&self) -> Verdict {
         let left = self.left_after(self.patience()).await?;
         in_time!(left.is_empty(), "names are still held after the case: {left:?}");
@@ -261,7 +248,6 @@ impl Context {
         Ok(self.backend.inspect(&self.name(local)).await?.holders)
     }
 
-    /// Acquires a lock, and fails if it isn't free.
     #[track_caller]
     pub(crate) fn take(&self, claim: &Claim) -> impl Future<Output = Verdict<Grant>> {
         let at = Failure::new(format!("{} was not granted though it was free", claim.name));
@@ -298,14 +284,12 @@ impl Context {
         in_turn(taking)
     }
 
-    /// Requests a held lock, and fails if it is granted.
     #[track_caller]
     pub(crate) fn refused(&self, claim: &Claim) -> impl Future<Output = Verdict<Busy>> {
         let at = Failure::new(format!("{} was granted to a second claim", claim.name));
         self.busy(claim, Wait::No, at)
     }
 
-    /// Queues a claim for a held lock, and fails if it is granted.
     #[track_caller]
     pub(crate) fn queued(&self, claim: &Claim, wait: Wait) -> impl Future<Output = Verdict<Busy>> {
         let at = Failure::new("a waiter was granted while another client held the name");
@@ -327,14 +311,12 @@ impl Context {
         async move { self.busy(&claim, Wait::No, at).await.map(drop) }
     }
 
-    /// Acquires and releases a name, and fails if it isn't free.
     #[track_caller]
     pub(crate) fn is_free(&self, local: &str) -> impl Future<Output = Verdict> {
         let taking = self.taken(self.long_claim(local));
         async move { self.release(&taking.await?).await }
     }
 
-    /// Releases a claim, and fails if it wasn't held.
     #[track_caller]
     pub(crate) fn release(&self, claim: &Claim) -> impl Future<Output = Verdict> {
         let at = Failure::new(format!("{} was not held when it was released", claim.name));
@@ -353,7 +335,6 @@ impl Context {
         in_turn(releasing)
     }
 
-    /// Releases a claim, and fails if it was held.
     #[track_caller]
     pub(crate) fn not_released(
         &self,
@@ -383,7 +364,6 @@ impl Context {
         }
     }
 
-    /// Renews a hold, and fails if it has ended.
     #[track_caller]
     pub(crate) fn renewed(&self, claim: &Claim) -> impl Future<Output = Verdict> {
         let at = Failure::new(format!("a live hold of {} was not renewed", claim.name));
@@ -395,7 +375,6 @@ impl Context {
         }
     }
 
-    /// Requests a renewal, and fails if the claim is held.
     #[track_caller]
     pub(crate) fn not_renewed(&self, claim: &Claim) -> impl Future<Output = Verdict> {
         let at = Failure::new(format!("a claim of {} that isn't held was renewed", claim.name));
@@ -494,7 +473,6 @@ pub(crate) async fn all_released<H: Held>(holds: Vec<H>) -> Verdict {
     Ok(())
 }
 
-/// Waits until all tasks have succeeded.
 pub(crate) async fn all_done(mut tasks: JoinSet<Verdict>) -> Verdict {
     while let Some(done) = tasks.join_next().await {
         done??;
@@ -510,7 +488,6 @@ pub(crate) struct Waiters {
 }
 
 impl Waiters {
-    /// Starts a task that awaits a guard and releases it.
     pub(crate) fn start(&mut self, guard: impl Future<Output = Result<Guard>> + Send + 'static) {
         let (number, served) = (self.tasks.len(), Arc::clone(&self.served));
         self.tasks.push(tokio::spawn(async move {
@@ -534,7 +511,6 @@ impl Waiters {
     }
 }
 
-/// Checks that a request failed with this kind of error.
 #[track_caller]
 pub(crate) fn fails<T: fmt::Debug>(answer: Result<T>, kind: ErrorKind) -> Verdict {
     match answer {
@@ -543,7 +519,6 @@ pub(crate) fn fails<T: fmt::Debug>(answer: Result<T>, kind: ErrorKind) -> Verdic
     }
 }
 
-/// Checks that `answer` reports a lost hold.
 #[track_caller]
 pub(crate) fn is_lost<T: fmt::Debug>(answer: Result<T>) -> Verdict {
     match answer {

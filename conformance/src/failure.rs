@@ -34,7 +34,6 @@ impl Failure {
     }
 }
 
-/// Returns the value, or a failure at the caller's line.
 #[track_caller]
 pub(crate) fn given<T>(value: Option<T>, message: impl Into<String>) -> Verdict<T> {
     match value {

@@ -34,7 +34,6 @@ fn says(leader: Option<&Leader>, wanted: &str) -> bool {
         .is_some_and(|leader| leader.identity.is_none() || leader.value.as_deref() == Some(wanted))
 }
 
-/// Checks that `election` shows the value `wanted`, and returns the leader.
 async fn sees(election: &Election, wanted: &str) -> Verdict<Option<Leader>> {
     let leader = election.leader().await?;
     let shown = value(leader.as_ref());

@@ -28,7 +28,6 @@ pub(super) const CASES: &[Case] = cases! { Fencing:
     a_guard_has_the_servers_fence [Fences]
         "the client's guard has the fence that inspect shows";
 };
-/// Acquires and releases a lock, and returns the grant.
 async fn passing(context: &Context, claim: &Claim) -> Verdict<Granted> {
     let granted = context.take(claim).await?.granted;
     context.release(claim).await?;

@@ -20,7 +20,6 @@ pub(super) const CASES: &[Case] = cases! { Servers:
     fences_grow_through_lost_data [Forget]
         "a server that lost its data still grants larger fences";
 };
-/// Starts a server for the case, and opens a connection and a client.
 async fn start(context: &Context) -> Verdict<(Fragile, Context, Locks)> {
     let server = context.factory.fragile().await?;
     let context = context.on(&server.connect).await?;

@@ -77,7 +77,6 @@ impl Scene {
         released(&self.ours, claim, ReleaseMode::Plain).await;
     }
 
-    /// Returns the key's values. Asserts that a majority of the servers has the key.
     pub(crate) fn values(&self, name: &str) -> Vec<String> {
         let value =
             |server: &testbed::Redis| server.command::<Option<String>>(&["GET", name]).unwrap();

@@ -189,7 +189,7 @@ impl Child {
         Ok(to.flush()?)
     }
 
-    /// Returns the entries until `is` is true for `count` of them.
+    /// Receives entries until `is` is true for `count` of them, and returns all.
     pub(crate) async fn until(
         &mut self,
         count: usize,

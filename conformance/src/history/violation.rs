@@ -13,7 +13,7 @@ pub struct Violation {
     /// The holds that violate the rule.
     pub holds: Vec<Hold>,
     title: String,
-    /// The text between two holds.
+    /// The description's text between two holds.
     between: &'static str,
     note: String,
     /// The instant from which the description counts.
@@ -36,7 +36,8 @@ pub enum Rule {
     /// The second hold has the smaller fence, but was requested after the first hold's grant, or
     /// granted after the first hold's end.
     FenceFell,
-    /// A holder treated its hold as valid after the hold's end. A second hold was granted before.
+    /// A holder's check succeeded after the hold's end, or the holder renewed its hold after the
+    /// deadline and the next grant.
     UsedAfterItsEnd,
     /// A process reported the loss of its hold after the next grant had returned, or never.
     LateLoss,

@@ -133,7 +133,7 @@ impl Process {
         Ok(holdings.and_then(|holdings| holdings.into_iter().next()))
     }
 
-    /// Records each request of `asked`, whose holds `request` returns in that order.
+    /// Records the requests `asked`. The future `request` returns their holds in the same order.
     pub(super) async fn request_all(
         &self,
         client: &Client,

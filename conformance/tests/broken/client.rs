@@ -1,5 +1,5 @@
-//! A client that relies on its renewal task to notice a loss. It checks its clock only if it accepts
-//! late grants.
+//! A client that relies on its renewal task to notice a loss. It has a deadline only with the flaw
+//! `AcceptsLateGrants`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -40,7 +40,7 @@ fn polled(profile: &mut Profile) {
     (profile.wake_up, profile.slow_poll) = (WakeUp::Poll, Duration::from_millis(20));
 }
 
-/// A vanished waiter keeps its place for five poll intervals.
+/// The poll interval is short, because a vanished waiter keeps its place for five intervals.
 fn queue(profile: &mut Profile) {
     profile.slow_poll = Duration::from_millis(20);
 }
@@ -128,7 +128,8 @@ flaws! {
         "a break that hits the next holder"
         "a break ends the present hold instead of the one that was seen"
         { work: &[Work::Mutex, Work::Break] };
-    // A late request of the first waiter in a queue would keep the others waiting.
+    // The backend is unordered: in a queue, a late request of the first waiter would keep the
+    // others waiting.
     a_late_duplicate_of_an_acquire: NoTombstones unordered
         "a late duplicate of an acquire"
         "the server forgets that the client gave up the request, and grants it when it arrives"

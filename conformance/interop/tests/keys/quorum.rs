@@ -55,7 +55,7 @@ async fn a_bare_majority_of_theirs_keeps_us_out() {
     five.kill([0, 1]);
     busy(&five, &claim("orders/42")).await;
     five.is_had_by("orders/42", &[2]).await;
-    // The killed nodes may have the key too, and then a majority has it.
+    // `inspect` still shows the key: with the killed nodes, a majority may have it.
     five.scene.shows_theirs("orders/42").await;
     let waiter = tokio::spawn(five.scene.locks().mutex("orders/42").wait_for(LIMIT).acquire());
     let extended = theirs.ask("extend orders/42 30");

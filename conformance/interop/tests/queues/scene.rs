@@ -19,7 +19,7 @@ pub(crate) trait Server: Debug + Send + Sync {
 
     fn servers(&self) -> String;
 
-    /// Returns the other program's name for Lockwright's lock `name`, which needs no escaping.
+    /// Returns the other program's name for Lockwright's lock `name`. `name` needs no escaping.
     fn in_their_words(&self, name: &str) -> String;
 
     /// Returns the URL and the name with which Lockwright locks the other program's `name/child`.

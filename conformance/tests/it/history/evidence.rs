@@ -66,7 +66,7 @@ fn pause_without_a_refused_late_write_shows_nothing() {
     let wrote = |accepted| script.clone().wrote(52, "a", (1, 1), accepted, true);
     lacks(&wrote(true), &[&late_write("a")]);
     lacks(&wrote(false), &[]);
-    // The process continued at 50. An earlier write isn't evidence of a late one.
+    // The process continued at 50, so a write sent earlier isn't evidence of a late write.
     let sent = |sent| {
         let script = paused(EXCLUSIVE, 50).writing(sent, "a", 1, 29);
         script.wrote(52, "a", (1, 1), false, false)

@@ -34,7 +34,6 @@ fn page<M: Model>() -> Page {
     Page::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/src").join(M::PAGE))
 }
 
-/// Checks that the model keeps every promise.
 fn explored<M: Model>(title: &str, model: &M) -> Explored<M::Promise> {
     let explored = explore(model, |_| true);
     if let Some((promise, trace)) = &explored.broken {
@@ -43,7 +42,6 @@ fn explored<M: Model>(title: &str, model: &M) -> Explored<M::Promise> {
     explored
 }
 
-/// Like `explored`, but returns the result as a row of the page's table.
 fn row<M: Model>(title: &str, model: &M) -> String {
     let begun = Instant::now();
     let row = Page::row(title, &explored(title, model));
@@ -51,7 +49,6 @@ fn row<M: Model>(title: &str, model: &M) -> String {
     row
 }
 
-/// Checks that the model keeps every promise, and that the page has its row.
 fn holds<M: Model>(title: &str, model: &M) {
     page::<M>().has(&row(title, model));
 }
@@ -62,7 +59,6 @@ fn refuted<M: Model>(title: &str, model: &M, wanted: M::Promise) {
     refuted_as(title, model, |promise| promise == wanted);
 }
 
-/// Like `refuted`, for any promise that `wanted` selects.
 fn refuted_as<M: Model>(title: &str, model: &M, wanted: impl Fn(M::Promise) -> bool) {
     let explored = explore(model, wanted);
     let Some((promise, trace)) = explored.broken else {

@@ -204,7 +204,6 @@ impl Hold {
         !lost
     }
 
-    /// Waits, and records a loss during that time.
     async fn pass(&mut self, time: Duration) {
         if timeout(time, self.signal.ended()).await.is_ok() {
             self.told_lost.get_or_insert(self.stage.clock.now());

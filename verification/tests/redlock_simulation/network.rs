@@ -38,7 +38,6 @@ const TICK: Duration = Duration::from_millis(1);
 struct World {
     chance: Chance,
     plan: Plan,
-    /// Sorted by time, then by number.
     queue: BTreeMap<(Micros, u64), What>,
     outbox: Vec<Outgoing>,
     number: u64,
@@ -270,7 +269,6 @@ impl Net {
     }
 }
 
-/// A client's connection to a node.
 #[derive(Debug)]
 pub(crate) struct NetLink {
     pub(crate) net: Arc<Net>,

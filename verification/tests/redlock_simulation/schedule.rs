@@ -24,7 +24,6 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// Returns whether there were contention, grants and effective faults.
     pub(crate) fn shows_something(&self) -> bool {
         self.contended > 0 && self.holds > 1 && self.seen.effects_of_faults > 0
     }

@@ -348,7 +348,6 @@ impl Server {
         }
     }
 
-    /// Leaves a tombstone.
     fn bury(&mut self, token: Token, is_of_a_break: bool, now: Micros) {
         let expires = now + rounded_up(self.largest_ttl);
         self.data.tombstones.insert(token, Tombstone { expires, is_of_a_break });

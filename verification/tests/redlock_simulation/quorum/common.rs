@@ -50,7 +50,6 @@ pub(crate) async fn checked_five() -> Five {
     five
 }
 
-/// Returns five nodes, and a claim that holds `x` on all of them.
 pub(crate) async fn five_with_hold() -> (Five, Claim) {
     let (five, held) = (five(), claim("x"));
     grant(&five.redlock, &held).await;

@@ -36,8 +36,8 @@ impl SimulatedNode {
         Arc::new(Self { link, address: format!("node:{number}") })
     }
 
-    /// Returns whether the node may vote in `incarnation`. As with a real node, the client must
-    /// also have received that incarnation's `run` on its present connection.
+    /// Returns whether the node's vote counts: it may vote in `incarnation`, and the client has
+    /// received the incarnation's `run` on its present connection. A real node has the same rule.
     fn counts(&self, incarnation: &Incarnation) -> bool {
         incarnation.votes && self.link.has_seen(&incarnation.run)
     }

@@ -79,7 +79,7 @@ async fn less_than_a_quorum_is_not_topped_up() {
     assert_eq!(outcomes, [RenewalOutcome::NotHeld(Reason::Gone)]);
     sleep(Duration::from_secs(1)).await;
     assert_eq!(five.holders(&held), 2);
-    // While the two nodes that have the hold are down, it isn't copied to the others either.
+    // The hold isn't copied to the other nodes while the two that have it are down.
     five.fate([4, 3], Fate::Down);
     let _ = renew(&five.redlock, &[&held]).await;
     sleep(Duration::from_secs(1)).await;

@@ -174,7 +174,6 @@ pub(crate) fn work() -> Result<()> {
     Ok(fs::write(job.folder.join("grants"), grants.to_string())?)
 }
 
-/// Runs the client's plan, and counts its grants.
 async fn granted(client: &client::Job) -> Result<usize> {
     client.work(&client.journal()?).await?;
     let entries = journal::read(&client.journal)?;

@@ -13,7 +13,6 @@ use crate::configuration::Configuration;
 
 pub(crate) type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
 
-/// A server, with its process's methods.
 pub(crate) trait Server: DerefMut<Target = Process> {
     fn restart(&mut self, keep_data: bool) -> testbed::Result<()>;
 }

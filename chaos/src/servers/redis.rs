@@ -258,7 +258,6 @@ impl Servers for InCluster {
 struct Admins(Vec<Connection>);
 
 impl Admins {
-    /// If `on`, limits the servers' connections; otherwise ends all limits.
     fn limit_connections<'a>(
         &mut self,
         on: bool,

@@ -95,8 +95,8 @@ impl Configuration {
 
     pub(crate) fn ttl(self) -> Duration {
         match self {
-            // The shortest TTL of etcd, and of MySQL's sessions, whose timeouts are whole seconds.
-            // Clients of Sentinels and of a Cluster must find a master before they connect.
+            // 2 s is etcd's shortest TTL. MySQL counts a session's idle time in whole seconds.
+            // Clients of Sentinels and of a Cluster need time to find a master first.
             Etcd | MysqlSession | MysqlRow | RedisSentinel | RedisCluster => Duration::from_secs(2),
             _ => Duration::from_secs(1),
         }

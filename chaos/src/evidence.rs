@@ -14,8 +14,8 @@ use crate::verdict::Outcome;
 const HEADER: &str = "seed\tplan\toutcome\toperations\tgrants\thand-overs\twait-ms\tlag-ms\t\
                       refused\tlate-refused\tfaults";
 
-/// Replaces the line of the result's seed, but not a line with a violation: a developer deletes
-/// this line after finding the cause.
+/// Replaces the line of the result's seed. A line with a violation stays until a developer has
+/// found the cause and deletes the line.
 pub(crate) fn record(folder: &Path, configuration: Configuration, ran: &Ran) -> Result<()> {
     let path = folder.join(format!("{configuration}.tsv"));
     let lock = File::open(folder)?;

@@ -106,7 +106,7 @@ impl Scene<'_> {
         }
     }
 
-    /// Returns the leader's index, or for an odd `pick` a follower's, if any.
+    /// Returns a follower's index if `pick` is odd and there is a follower, else the leader's.
     fn chosen(&mut self, pick: usize) -> usize {
         let (count, leader) = (self.servers.servers().len(), self.servers.leader().unwrap_or(0));
         let others = count - 1;
@@ -139,7 +139,7 @@ impl Scene<'_> {
         self.server(index).kill();
         let before = self.server(index).pid();
         sleep(lasts);
-        // Disconnects clients until `after_data_loss` has created the tables.
+        // Clients stay disconnected until `after_data_loss` has created the tables.
         let makes_tables =
             matches!(self.schedule.configuration.kind(), Kind::Postgres | Kind::Mysql);
         if makes_tables {
@@ -262,7 +262,7 @@ impl Scene<'_> {
     }
 
     fn limit_descriptors(&mut self, lasts: Duration) -> Result<Option<String>> {
-        // The server has more descriptors open. They stay open, but it gets no new ones.
+        // The server has more descriptors open. These stay open, but the server gets no new ones.
         const LIMIT: &str = "4";
         let pid = self.server(0).pid();
         let usual = descriptor_limit(pid).ok_or("the limit of descriptors is unknown")?;
@@ -329,7 +329,7 @@ fn fill(file: &Path) -> usize {
     while file.write_all(&piece).is_ok() {
         pieces += 1;
     }
-    // Small pieces fill the rest, so small writes fail too.
+    // Small pieces fill the rest, so that even small writes fail.
     while file.write_all(&piece[..512]).is_ok() {}
     pieces / 16
 }

@@ -113,8 +113,8 @@ fn draw_faults(
 }
 
 fn excludes(configuration: Configuration, one: Fault, other: Fault) -> bool {
-    // Network faults need a master behind a proxy, which Sentinels never replace. So these faults
-    // exclude all other faults of servers.
+    // Network faults need a master behind a proxy, and Sentinels never replace such a master. So
+    // these faults exclude all other faults of servers.
     configuration == Configuration::RedisSentinel
         && one.is_on_the_way() != other.is_on_the_way()
         && !one.is_a_clients()

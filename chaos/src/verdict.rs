@@ -35,8 +35,8 @@ named! { Outcome {
     Kept,
     /// All promises were kept, but exclusion or fences weren't promised.
     NotPromised,
-    /// The run lacked contention, a hand-over, a fault's effect, or a refused late write after a
-    /// pause.
+    /// The run lacked contention, a hand-over, a fault's effect, or a refused late write of a
+    /// paused process.
     ShowedNothing,
     /// A promise was broken, a client failed, or data remained.
     #[serde(rename = "VIOLATION")]
@@ -73,8 +73,8 @@ impl Verdict {
         }
         if !promise.fences {
             let breaks_it = |one: &Planned| !schedule.promise_under(one, profile).fences;
-            // If only several faults together break the promise, only the entries before the first
-            // fault are checked.
+            // If no fault alone breaks the promise, but several together do, the check ends at the
+            // first fault.
             let one_breaks_it = schedule.faults.iter().any(breaks_it);
             let is_unsafe = |one: &Planned| breaks_it(one) || !one_breaks_it;
             checked.violations.extend(wrong_fences(before_faults(schedule, entries, is_unsafe)));

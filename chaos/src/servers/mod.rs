@@ -86,7 +86,7 @@ pub(crate) trait Servers: Send {
         Ok(format!("server {new} took over from {old}"))
     }
 
-    /// Waits for a leader instead of the killed one, and returns the new one's index.
+    /// Waits for a new leader in place of the killed server `old`. Returns the new leader's index.
     fn wait_for_failover(&mut self, old: usize) -> Result<usize> {
         Err(format!("server {old} has no failover").into())
     }

@@ -87,7 +87,7 @@ impl Servers for Independent {
     fn leaks(&mut self, prefix: &str) -> Result<Vec<String>> {
         let mut leaks = keys_left(&self.fleet.servers, prefix)?;
         for server in &self.fleet.servers {
-            // Only the tested clients use TCP.
+            // The runner connects by a Unix socket, so only tested clients have a TCP address.
             let connections = || -> Option<usize> {
                 let list: String = server.command(&["CLIENT", "LIST"]).ok()?;
                 Some(list.lines().filter(|line| line.contains(" addr=127.0.0.1:")).count())
@@ -272,7 +272,7 @@ impl Admins {
         for server in servers {
             let mut connection = server.connection()?;
             limit(&mut connection, "1")?;
-            // The limit closes no connections.
+            // The limit itself closes no connections.
             for kind in ["normal", "pubsub"] {
                 redis::cmd("CLIENT").arg(&["KILL", "TYPE", kind]).query::<i64>(&mut connection)?;
             }

@@ -33,7 +33,6 @@ impl Mode {
         }
     }
 
-    /// Returns `None` for the lease mode.
     pub(crate) fn kind(self) -> Option<Kind> {
         match self {
             Self::Lease => None,
@@ -157,7 +156,6 @@ fn invalid_url(url: &str, cause: &sqlx::Error) -> Error {
     Error::invalid_config(format!("there is a mistake in {shown:?}: {cause}"))
 }
 
-/// Implements the settings that the `Config`s of PostgreSQL and MySQL share.
 macro_rules! common_settings {
     ($dialect:ident, $schema:literal, [$session:literal, $row:literal]) => {
         impl Config {

@@ -25,7 +25,6 @@ pub(crate) trait Dialect: Send + Sync + Sized + 'static {
     /// SQL for `{now}`, the server's time in µs. The server reads its clock at each occurrence.
     const NOW: &'static str;
 
-    /// The SQL of the lease mode and of the tables.
     const TEXTS: StatementTexts;
 
     /// False if a client may see some of the tables before another client has created the rest.

@@ -68,7 +68,6 @@ fn unanswered(effect: Effect, what: &str) -> Error {
     }
 }
 
-/// A failure without a retry, after which other connections are probably alive.
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         Self { error, again: false, lost: false }

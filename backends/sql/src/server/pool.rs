@@ -185,7 +185,6 @@ impl<D: Dialect> Pool<D> {
         mut sending: Sending,
     ) -> Result<(Vec<Row>, bool)> {
         let mut tries = 1;
-        // True after an unanswered first try, which may have taken effect even if the second fails.
         let mut is_unsure = false;
         loop {
             let mut when_ended = None;

@@ -56,7 +56,6 @@ impl Limit {
         Self { clock, begun, until }
     }
 
-    /// Returns the remaining wait, or `None` after the limit.
     pub(crate) fn left(&self) -> Option<Duration> {
         let Some(until) = self.until else { return Some(Duration::MAX) };
         Some(until.saturating_since(self.clock.now())).filter(|left| !left.is_zero())
@@ -212,7 +211,6 @@ pub(crate) fn fence_value(fence: Fence, backend: &'static str) -> Result<Value<'
     Ok(Value::Int(fence.get() as i64)) // A checked fence is far below `i64::MAX`.
 }
 
-/// Returns an error if the recorded fence, in the last row, is higher than `fence`.
 pub(crate) fn compare(
     name: &LockName,
     fence: Fence,

@@ -14,7 +14,6 @@ use super::config::Synchronous;
 use super::errors::{Failure, is_busy};
 use super::file_system;
 
-/// Repeats the attempt while the file is busy, for at most the limit.
 macro_rules! patiently {
     ($limit:expr, $attempt:expr) => {{
         let since = std::time::Instant::now();

@@ -66,7 +66,6 @@ pub(super) enum Acquired {
 }
 
 impl Acquired {
-    /// Returns the grant in a row with `fence` and `fences`.
     pub(super) fn granted(row: &SqliteRow) -> Result<Self> {
         Ok(Self::Outcome(AcquireOutcome::Granted(grant(row)?)))
     }
@@ -211,7 +210,6 @@ impl Tables<'_> {
         Ok(renewals)
     }
 
-    /// Renews holds, and returns the renewed tokens.
     async fn renewed(&mut self, claims: &[&Claim]) -> Result<HashSet<String>> {
         let (alone, shared): (Vec<&Claim>, Vec<&Claim>) =
             claims.iter().partition(|claim| claim.mode == Mode::Exclusive);

@@ -109,7 +109,6 @@ impl<S: Server> EngineState<S> {
         lock(&self.tasks).get(&key(claim)).map(|task| task.commands.clone())
     }
 
-    /// Waits until the records of this client's holds are written, at most [`RECORD_LIMIT`].
     pub(super) async fn until_recorded(&self, is_wanted: impl Fn(&LockName) -> bool) {
         let mut unrecorded: Vec<_> = lock(&self.tasks)
             .iter()

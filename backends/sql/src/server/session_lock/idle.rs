@@ -18,7 +18,6 @@ pub(crate) const KEPT_TIMEOUTS: RangeInclusive<Duration> =
 
 pub(super) struct Idle<S> {
     sessions: Mutex<Vec<(Instant, S)>>,
-    /// Notifies one waiter when a session is kept.
     pub(super) kept: Notify,
 }
 

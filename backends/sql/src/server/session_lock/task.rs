@@ -27,13 +27,11 @@ const LONGEST_SLICE: Duration = Duration::from_secs(5);
 /// A wait ends this long before its limit, so that the rejection is on time.
 const EARLY: Duration = Duration::from_millis(25);
 
-/// The pause before a retry if another session holds the lock for the same claim.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// After a shorter wait, the hold needs no renewal before the grant.
 const SHORT_WAIT: Duration = Duration::from_millis(100);
 
-/// A session that was alive within this time isn't checked.
 const JUST_NOW: Duration = Duration::from_millis(1);
 
 /// The minimum limit for an attempt, because a short TTL gives a slow server too little time.

@@ -12,7 +12,6 @@ ON CONFLICT (token) DO UPDATE SET
 DELETE FROM lockwright_shared_holder WHERE name = ?1 AND token = ?2 RETURNING mode, expires_ns, boot
 
 /* shared_shorten */
--- Makes the name expire with its last remaining holder.
 -- ?1 name, ?2 expires
 UPDATE lockwright_lease SET expires_ns = ?2 WHERE name = ?1 AND mode <> 'exclusive'
 

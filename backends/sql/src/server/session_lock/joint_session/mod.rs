@@ -176,7 +176,6 @@ impl Member {
         unlocked
     }
 
-    /// Waits until the session ends, or another client ends the hold.
     pub(super) async fn ended(&mut self) {
         let _ = self.ended.wait_for(|ended| *ended).await;
     }

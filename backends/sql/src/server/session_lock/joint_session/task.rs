@@ -154,7 +154,6 @@ impl<S: Session> Task<S> {
         Ok(())
     }
 
-    /// Releases a member's lock. Returns false if there is no such member.
     async fn unlock(&mut self, claim: &Claim) -> Result<bool> {
         let mut was_locked = false;
         if self.is_member(claim) {

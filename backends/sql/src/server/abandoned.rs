@@ -31,9 +31,8 @@ const TRIES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_s
 
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// The longest time limit for one connect. Each timeout doubles the limit, for fewer attempts: a
-/// frozen server may later open a session for each. After an outage, requests may wait for this
-/// limit.
+/// The longest time limit for one connect. Each timeout doubles the limit, because a frozen server
+/// may later open a session for each attempt. After an outage, requests may wait for this limit.
 const LONGEST_CONNECT: Duration = Duration::from_secs(15);
 
 /// The time that the server needs to end the session of a closed connection.

@@ -6,7 +6,7 @@ use lockwright_core::{Error, Result, redact};
 use super::session_lock::Kind;
 use super::{Limits, SessionLimit, Tables, tls};
 
-/// Longer time limits are shortened, because servers reject limits of more than 24 days.
+/// Longer time limits are shortened to this one, because servers reject more than 24 days.
 const LONGEST_LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// How the server stores a hold.

@@ -49,8 +49,8 @@ pub(crate) trait Dialect: Send + Sync + Sized + 'static {
 
     fn connect(&self) -> impl Future<Output = sqlx::Result<Self::Connection>> + Send;
 
-    /// Opens a connection, with server-side time limits where possible. Returns no session if a
-    /// pooler may share it.
+    /// Opens a connection, with server-side time limits where possible. The session is `None` if a
+    /// pooler may share it among connections.
     fn open(
         &self,
         limits: Limits,

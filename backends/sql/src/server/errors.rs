@@ -36,7 +36,8 @@ impl Verdict {
     }
 }
 
-/// Returns the [`Verdict`] of the first pattern that matches the code, if any.
+/// Makes the [`Verdict`] of the first pattern that matches the code. Without a match, returns
+/// `None` from the surrounding function.
 macro_rules! verdicts {
     ($code:expr; $(
         $pattern:pat $(if $guard:expr)? => $kind:ident $(.$more:ident())*, $message:expr;
@@ -124,8 +125,8 @@ pub(crate) fn not_connected<D: Dialect>(cause: &sqlx::Error, dialect: &D) -> Err
 pub(crate) fn failed<D: Dialect>(cause: sqlx::Error, effect: Effect, dialect: &D) -> Failure {
     let (error, again, lost) = match &cause {
         sqlx::Error::Database(_) | sqlx::Error::AnyDriverError(_) => match D::judge(&cause) {
-            // If `again`, the pool retries. Requests are idempotent, so the first attempt may have
-            // taken effect.
+            // If `again` is set, the pool retries. Requests are idempotent, so a retry is safe even
+            // if the first attempt took effect.
             Some(verdict) if verdict.kind == ErrorKind::Indeterminate => {
                 (unanswered(effect, verdict.message), verdict.again, !verdict.again)
             }
@@ -149,7 +150,7 @@ pub(crate) fn plain(cause: &sqlx::Error) -> String {
             None => refusal.message().to_owned(),
         },
         sqlx::Error::Io(error) => error.to_string(),
-        // MySQL's error after the change of an earlier statement.
+        // MySQL's error in a request whose earlier statement has changed data.
         sqlx::Error::AnyDriverError(error) => error.to_string(),
         sqlx::Error::Tls(error) => tls::without_pem(&error.to_string()).into_owned(),
         other => other.to_string(),

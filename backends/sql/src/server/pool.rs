@@ -1,8 +1,8 @@
 //! A small connection pool with a time limit for each request.
 //!
-//! A connection is reused only after a complete answer. Without one, the client ends the
-//! connection's session, so no late answer reaches the next request. sqlx's pool isn't used,
-//! because it pings the server after each request.
+//! A connection is reused only after a complete answer. Otherwise, the client ends the session of
+//! the connection, so no late answer reaches the next request. sqlx's pool isn't used, because it
+//! pings the server after each request.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -330,8 +330,8 @@ impl<D: Dialect> Pool<D> {
         }
     }
 
-    /// Closes the generation's connections, unless another request was answered in the second half
-    /// of the time since `sent`.
+    /// Closes the generation's connections. If another request was answered in the second half of
+    /// the time since `sent`, the server is only slow, and nothing is closed.
     fn forget(&self, generation: u64, sent: Option<Instant>, runtime: &Handle) {
         let dead = {
             let mut idle = lock(&self.idle);

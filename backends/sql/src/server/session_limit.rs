@@ -41,7 +41,7 @@ impl SessionLimit {
     }
 
     /// Reserves one session for listening if `listens`. Up to four are for requests, and the rest
-    /// for holds and waits. If `can_share` and the rest is several sessions, one of them is joint.
+    /// for holds and waits. If `can_share`, and the rest is more than one session, one is joint.
     pub(crate) fn held(total: usize, listens: bool, can_share: bool) -> Self {
         let (request, listen) = ((total / 4).clamp(1, 4), usize::from(listens));
         let rest = total.saturating_sub(1 + listen + request);

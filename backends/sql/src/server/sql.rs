@@ -15,8 +15,8 @@ pub(crate) type Arguments<'a> = &'a [(&'static str, Value<'a>)];
 
 /// SQL with parameters written as `:name`, without comments.
 ///
-/// The client sends a plain query with literals. It takes one round trip, and needs no prepared
-/// statement, which a pooler's connection might lack. A dialect may prepare the SQL of
+/// The client sends a plain query with literals. Such a query takes one round trip, and needs no
+/// prepared statement, which a pooler's connection might lack. A dialect may prepare the SQL of
 /// [`Sql::to_prepare`].
 #[derive(Debug, Clone)]
 pub(crate) struct Sql {
@@ -96,7 +96,7 @@ impl Sql {
         Self { pieces, prepared: None }
     }
 
-    /// Creates SQL without parameters or comments.
+    /// Creates SQL from a text that has no parameters or comments.
     pub(crate) fn raw(text: String) -> Self {
         Self { pieces: vec![Piece::Text(text)], prepared: None }
     }

@@ -186,8 +186,8 @@ macro_rules! in_transaction {
                 transaction::compare(&name, fence, &rows, BACKEND)
             }
 
-            /// Deletes some rows of names unused for `idle`, and returns their number. Call it again
-            /// until it returns 0. No transaction waits for a sweep.
+            /// Deletes some rows of names unused for `idle`, and returns their number. Repeat the
+            /// call until it returns 0. No transaction waits for a sweep.
             ///
             /// `idle` must be longer than any holder can be paused, because a deleted fence rejects
             /// no write.

@@ -196,7 +196,7 @@ fn file_id(path: &Path) -> io::Result<FileId> {
     Ok((found.dev(), found.ino()))
 }
 
-/// Switches to WAL mode, which needs exclusive access. A file in use keeps its mode, which is
+/// Switches to WAL mode, which needs exclusive access. A file in use keeps its old mode, which is
 /// slower but as safe.
 async fn use_write_ahead_log(connection: &mut SqliteConnection) -> sqlx::Result<()> {
     let switched = patiently!(

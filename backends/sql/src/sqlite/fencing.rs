@@ -77,7 +77,8 @@ pub async fn make_fence_table(connection: &mut SqliteConnection) -> Result<()> {
     made.map(drop).map_err(failed)
 }
 
-/// Converts a statement's error. Before the commit, the statement has no effect.
+/// Converts a statement's error, never to `Indeterminate`: before the commit, the statement has no
+/// effect.
 fn failed(cause: sqlx::Error) -> Error {
     let (kind, message) = if is_busy(&cause) {
         (

@@ -20,7 +20,7 @@ struct Look {
 }
 
 impl Tables<'_> {
-    /// Acquires a name that is free, or held as shared according to its `row`.
+    /// Acquires a name that, by its `row`, is free or has readers or permit holders.
     pub(super) async fn acquire_shared(
         &mut self,
         asked: &Acquire,
@@ -92,8 +92,8 @@ impl Tables<'_> {
         Ok(Some(swapped))
     }
 
-    /// Makes the name free, or expire with its last remaining holder. Returns whether a waiter may
-    /// now acquire it.
+    /// Makes the name free, or lets it expire with its last remaining holder. Returns whether a
+    /// waiter may now acquire the name.
     pub(super) async fn leave(&mut self, name: &LockName, mode: Mode) -> Result<bool> {
         let look = self.look(name).await?;
         let ends = match (look.last_end, look.writer_until) {

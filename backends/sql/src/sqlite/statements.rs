@@ -243,7 +243,7 @@ impl Tables<'_> {
         })
     }
 
-    /// Releases the hold. Returns `None` if it doesn't exist, and otherwise whether a waiter may now
+    /// Releases the hold. Returns `None` if there is none, and otherwise whether a waiter may now
     /// acquire the name. Needs no transaction for an exclusive hold without a `tombstone`.
     pub(super) async fn release(&mut self, claim: &Claim, tombstone: bool) -> Result<Option<bool>> {
         let token = claim.token.to_string();

@@ -22,7 +22,7 @@ use turns::Turns;
 /// The minimum lifetime of a tombstone.
 const TOMBSTONE: Duration = Duration::from_secs(60 * 60);
 
-/// The longest polling interval of a writer that waits for readers, and of readers behind it.
+/// The longest polling interval of a writer that waits for readers, and of readers that it blocks.
 const WRITER_POLL: Duration = Duration::from_secs(1);
 
 /// How long a waiting writer's poll blocks new readers.
@@ -39,8 +39,8 @@ const SWEEP: usize = 1_000;
 /// statement began after a deleted row's last change.
 const YOUNGEST_SWEPT: Duration = Duration::from_secs(60);
 
-/// The least TTL with which a waiting claim sends cheaper requests before `acquire`. A shorter
-/// TTL's time limit may not suffice for several requests.
+/// A waiting claim with at least this TTL sends cheaper requests before `acquire`. A shorter TTL
+/// leaves too little time for several requests.
 const QUICK_TTL: Duration = Duration::from_secs(2);
 
 pub(crate) struct LeaseBackend<D: Dialect> {
@@ -59,8 +59,8 @@ pub(crate) struct LeaseBackend<D: Dialect> {
     swept: Mutex<String>,
     batch: Mutex<Option<(usize, Instant)>>,
     clock: Clock,
-    /// The names recently granted to this client. Their rows aren't swept within
-    /// [`YOUNGEST_SWEPT`].
+    /// The names recently granted to this client. Within [`YOUNGEST_SWEPT`] of a grant, no sweep
+    /// deletes the name's row, which `acquire_free` needs.
     grants: RecentNames,
 }
 
@@ -96,8 +96,8 @@ struct Asking<'a> {
     waits: Option<bool>,
 }
 
-/// The result of the requests that precede `acquire`: a decision, or whether an earlier, unanswered
-/// try may have acquired the lock.
+/// The result of the requests before `acquire`. `Break` is a decision. `Continue` has whether an
+/// unanswered request may have acquired the lock.
 type Quickly = ControlFlow<AcquireOutcome, bool>;
 
 const LOOKED_FOR: &str =
@@ -113,8 +113,8 @@ macro_rules! statements {
         #[derive(Debug)]
         pub(crate) struct StatementTexts {
             pub(crate) schema: &'static str,
-            /// Returns the rows of leases that match `{which}`, each as a [`Holding`], or one row
-            /// for each shared holder.
+            /// Returns the leases that match `{which}`, each as one [`Holding`], or as one for
+            /// each shared holder.
             pub(crate) inspect: &'static str,
             $(pub(crate) $hot: &'static str,)*
             $(pub(crate) $other: &'static str),*
@@ -141,7 +141,7 @@ statements!(
         shared_wait, shared_swap, shared_break, shared_break_now, shared_sweep
 );
 
-/// Reads the [`StatementTexts`] from the dialect's `queries`.
+/// Reads the [`StatementTexts`] from the folder `queries` next to the caller's file.
 macro_rules! statement_texts {
     ($schema:expr; $($name:ident),+; $($joined:ident: $($part:ident)+),+) => {
         StatementTexts {
@@ -174,9 +174,8 @@ impl<D: Dialect> LeaseBackend<D> {
         is_direct: bool,
     ) -> Self {
         let dialect = pool.dialect();
-        // Only the first SKIP LOCKED is removed. So these renewals wait for a name's row, but skip
-        // a reader's locked row: a wait for the reader's row would keep the name's row locked
-        // against other readers.
+        // Only the first SKIP LOCKED is removed, so these renewals wait for a name's row. They skip
+        // a reader's locked row, because a wait for it would block the name's other readers.
         let waiting = [D::TEXTS.renew, D::TEXTS.shared_renew]
             .map(|text| Sql::new(&dialect.expand(text).replacen(" SKIP LOCKED", "", 1)));
         let inspect = |which| dialect.expand(&D::TEXTS.inspect.replace("{which}", which));
@@ -288,14 +287,14 @@ impl<D: Dialect> LeaseBackend<D> {
             busy.queued = true;
         }
         if is_read && may_wait {
-            // The record of a waiting writer, which rejects readers, expires without a wake-up.
+            // A waiting writer's record rejects readers and expires without a wake-up, so these
+            // waiters poll.
             busy.retry_after = busy.retry_after.map(|after| after.min(WRITER_POLL));
         }
         Ok(AcquireOutcome::Busy(busy))
     }
 
-    /// Decides an exclusive claim, if possible, by requests that cost the server less than
-    /// `acquire`.
+    /// Tries to decide an exclusive claim by requests that cost the server less than `acquire`.
     async fn acquire_quickly(&self, asking: &Asking<'_>) -> Result<Quickly> {
         let claim = asking.claim;
         let look = match &self.look {
@@ -317,15 +316,15 @@ impl<D: Dialect> LeaseBackend<D> {
             return Ok(self.look_for_holder(look, asking).await?.unwrap_or(outcome));
         }
         if outcome.is_continue() {
-            // The name's next claim skips `acquire_free`, because `acquire` can reject without a
-            // row lock.
+            // The name's next claim skips `acquire_free`, which may wait for the row's lock.
+            // `acquire` can reject the claim without that lock.
             self.grants.forget(&claim.name);
         }
         Ok(outcome)
     }
 
-    /// Returns `None` if the name may be free, and `Continue` if `acquire` must decide, because the
-    /// hold is shared, has the claim's token, or lacks a recorded waiter. Otherwise returns `Busy`.
+    /// Returns `None` if the name may be free. Returns `Continue` if the hold is shared, has the
+    /// claim's token, or lacks a recorded waiter: `acquire` must decide. Otherwise returns `Busy`.
     async fn look_for_holder(&self, look: &Sql, asking: &Asking<'_>) -> Result<Option<Quickly>> {
         let Asking { claim, arguments, sending, waits } = *asking;
         let rows = self.pool.fetch_so(look, arguments, Effect::Reads, sending).await?;
@@ -349,7 +348,7 @@ impl<D: Dialect> LeaseBackend<D> {
         let (rows, is_unsure) = match answer {
             Ok(answer) => answer,
             Err(error) if error.kind() == ErrorKind::Indeterminate => return Err(error),
-            // The row may be locked. `acquire` can reject the claim without a row lock.
+            // The row may be locked, and then `acquire` must decide.
             Err(_) => (Vec::new(), false),
         };
         let free = rows.last().filter(|row| row.bool(0).unwrap_or(false));
@@ -499,7 +498,8 @@ impl<D: Dialect> DistributedLock for LeaseBackend<D> {
         if page.names.len() == PAGE {
             page.next = page.names.last().map(|last| Cursor(last.name.as_str().to_owned()));
         }
-        // MySQL ignores spaces at the prefix's end, and a hold may end while the query runs.
+        // MySQL ignores spaces at the prefix's end, so a name may lack the prefix. A hold may end
+        // while the query runs, so a name may have no holder.
         page.names
             .retain(|found| found.name.as_str().starts_with(prefix) && !found.holders.is_empty());
         Ok(page)
@@ -521,9 +521,10 @@ impl<D: Dialect> DistributedLock for LeaseBackend<D> {
     /// Deletes old rows. A name's fences must grow even after its row is deleted.
     ///
     /// The sweep first raises the floor, above which new rows' fences start, to the old rows'
-    /// highest fence. After that commit, it deletes old rows with fences up to the floor. An
-    /// acquire that reads the new floor grants a fence above it. An earlier acquire has read the
-    /// row, because of [`YOUNGEST_SWEPT`], and grants a fence above the row's.
+    /// highest fence. Once the floor is committed, the sweep deletes old rows with fences up to
+    /// the floor. An acquire that reads the new floor grants a fence above the floor. An acquire
+    /// that read the old floor has also read the row, because of [`YOUNGEST_SWEPT`], and grants a
+    /// fence above the row's.
     async fn sweep(&self, idle: Duration) -> Result<SweepReport> {
         let after = lock(&self.swept).clone();
         let arguments = [

@@ -29,7 +29,7 @@ impl<D: Dialect> LeaseBackend<D> {
         let deadline = Instant::now() + Renew::time_to_answer(holds);
         let (alone, shared): (Vec<_>, Vec<_>) =
             holds.iter().enumerate().partition(|(_, hold)| hold.claim.mode == Mode::Exclusive);
-        // Exclusive and shared holds are renewed in parallel, so neither delays the other.
+        // Exclusive and shared holds are renewed in parallel, so neither kind delays the other.
         let (alone, shared) = tokio::join!(
             self.renew_with((&self.statements.renew, &self.waiting[0]), alone, deadline),
             self.renew_with((&self.statements.shared_renew, &self.waiting[1]), shared, deadline),
@@ -160,7 +160,7 @@ fn grown(limit: usize, size: usize) -> usize {
     if limit == size { limit.saturating_mul(2) } else { limit }
 }
 
-/// Returns an error if no renewal is known.
+/// Merges two results. Ignores one's error if the other has renewals.
 fn all_known(some: Result<Renewals>, others: Result<Renewals>) -> Result<Renewals> {
     match (some, others) {
         (Ok(mut some), Ok(others)) => {

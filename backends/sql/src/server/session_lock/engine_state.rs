@@ -48,7 +48,7 @@ pub(super) struct EngineState<S: Server> {
     tasks: Mutex<HashMap<Key, Registered>>,
     pub(super) over: EndedClaims,
     pub(super) clients: Subscribers,
-    /// Makes the task of [`close_idle`] run.
+    /// Wakes the task of [`close_idle`].
     may_be_idle: mpsc::Sender<()>,
 }
 

@@ -171,8 +171,8 @@ impl<S: Server> Holding<S> {
                 if !matches!(shortening.await, Ok(Ok(_))) {
                     return Kept::Ended;
                 }
-                // The server computes the hold's end from the last statement, now `shorten`. So the
-                // time left is recorded.
+                // `inspect` computes the time left from the recorded TTL and the last statement,
+                // which is now `shorten`. So the time left is recorded as the TTL.
                 let (state, claim) = (Arc::clone(&self.state), self.claim.clone());
                 tokio::spawn(async move {
                     let left = over.saturating_since(state.clock.now());

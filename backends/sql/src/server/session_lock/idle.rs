@@ -12,7 +12,7 @@ const MOST: usize = 8;
 pub(super) const KEPT: Duration = Duration::from_secs(5);
 
 /// The idle timeouts that a session may keep after a release. The client closes an idle session
-/// earlier.
+/// before such a timeout.
 pub(crate) const KEPT_TIMEOUTS: RangeInclusive<Duration> =
     Duration::from_secs(10)..=Duration::from_secs(60);
 

@@ -18,7 +18,8 @@ pub(super) struct Unrecorded {
     pub(super) is_recorded: Weak<AtomicBool>,
 }
 
-/// Records each hold at its time, unless it has ended by then. The holds are ordered by this time.
+/// Records each hold at its `Instant`, unless the hold has ended by then. The holds arrive in the
+/// order of these instants.
 pub(super) async fn record_late<S: Server>(
     server: Arc<Sessions<S>>,
     mut holds: UnboundedReceiver<(Instant, Unrecorded)>,

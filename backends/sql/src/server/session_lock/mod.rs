@@ -8,13 +8,13 @@
 //!
 //! - **The server ends the hold.** The session's idle timeout is the TTL, set before the lock or
 //!   with it. Any statement restarts the timeout, so during a hold, the client sends only renewals.
-//! - **The fence is issued once the lock is held.** Another connection records the hold, before the
-//!   grant or, if the fence doesn't depend on the record, after [`RECORD_AFTER`].
+//! - **The fence is issued once the lock is held.** Another connection records the hold before the
+//!   grant. If the fence doesn't depend on the record, the record follows after [`RECORD_AFTER`].
 //! - **After a wait for the lock, the TTL doesn't start with the answer**, which may be late. If
 //!   the server measured the wait, the TTL starts that long after the request. Otherwise, after a
 //!   short wait, the TTL starts at the request, and after a longer one, at the first renewal.
 //! - **A writer that waits for readers closes a barrier**, a lock that keeps new readers out.
-//!   Without it, the server would grant their claims between two statements of the writer's wait.
+//!   Otherwise, the server would grant new readers between two statements of the writer's wait.
 //! - **Holds and requests have separate permits**, so a release never waits for a hold's permit.
 
 mod engine;
@@ -171,7 +171,7 @@ pub(crate) trait Session: Send + Sync + 'static {
 pub(crate) trait Server: Dialect {
     type Session: Session;
 
-    /// State that only sessions of this kind of server share.
+    /// Further state that a client's sessions share on this kind of server.
     type Own: Send + Sync + 'static;
 
     /// The queries of both modes. Their `{held}` is the table of exclusive holds or of readers, and

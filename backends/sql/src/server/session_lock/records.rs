@@ -33,8 +33,8 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_m
 const OTHERS: &str = "SELECT name FROM {hold} WHERE kind = '{kind}' AND session = :session";
 
 impl<S: Server> Sessions<S> {
-    /// Records the session as the holder. Without a `fence`, the server issues one above all
-    /// earlier ones. Returns the fence, or `None` if the session has ended or a later hold is
+    /// Records the session as the holder. Without a `fence`, the server issues a fence above all
+    /// earlier fences. Returns the fence, or `None` if the session has ended or a later hold is
     /// recorded.
     pub(crate) async fn note(
         &self,
@@ -197,7 +197,7 @@ impl<S: Server> Sessions<S> {
     }
 
     /// Inspects the name, and repeats that at most [`LOOKS`] times while a holder isn't recorded.
-    /// Also identifies the token's holder if it isn't recorded.
+    /// If the holder with `token` still isn't recorded, finds it by its session.
     async fn look(
         &self,
         name: &LockName,
@@ -261,7 +261,7 @@ impl<S: Server> Sessions<S> {
         let mut page = Page::default();
         for row in &rows {
             let Some(name) = self.pool.sound(row.text(0))? else { continue };
-            // MySQL ignores spaces at the prefix's end.
+            // MySQL ignores spaces at the prefix's end, so it may return names before the prefix.
             if name < prefix {
                 continue;
             }
@@ -278,7 +278,7 @@ impl<S: Server> Sessions<S> {
             }
         }
         if rows.len() >= PAGE {
-            // The last name may have more readers, so it moves to the next page.
+            // The last name may have more readers than this page, so it moves to the next page.
             if page.names.len() > 1 {
                 page.names.pop();
             }
@@ -310,7 +310,7 @@ impl<S: Server> Sessions<S> {
                 broken = broken.and(self.break_one(name, holder, session, how, note).await)?;
             }
         }
-        // Without another holder, a session of this token has an unrecorded hold.
+        // If the name has no holder, a session of this token has an unrecorded hold.
         if let (Some(token), Broken::NotHeld) = (seen, &broken)
             && inspection.holders.is_empty()
             && !self.sessions_of(name, token).await?.is_empty()
@@ -430,8 +430,8 @@ impl<S: Server> Sessions<S> {
     }
 }
 
-/// Adds the holder in a row of `inspect` or `list`, and returns its session, if the name isn't free.
-/// The columns are 0 `name`, 1 the holding `session` (NULL if the name is free), 2 the session's
+/// Adds the holder in a row of `inspect` or `list`, if any, and returns the holder's session. The
+/// columns are 0 `name`, 1 the holding `session` (NULL if the name is free), 2 the session's
 /// token if it is known, 3 the recorded token, 4 `identity`, 5 the name's `fence`, 6 the time left
 /// in µs, 7 `broken`, 8 the number of waiters, 9 whether the holder is a reader.
 fn add_holder(row: &Row, inspection: &mut Inspection) -> Result<Option<SessionId>, BadRow> {

@@ -424,8 +424,8 @@ async fn carried_elsewhere<S: Server>(
     Ok(Some(granted))
 }
 
-/// Returns how long the hold certainly lasts. The holder's client shortens the idle timeout of a
-/// broken hold, so its remaining time is unknown.
+/// Returns how long the hold certainly lasts. The holder's client shortens a broken hold's idle
+/// timeout, so a broken hold may end at any time.
 pub(super) fn left_elsewhere<S: Server>(holder: &Holder) -> Duration {
     match &holder.broken {
         None => holder.remaining.unwrap_or_default().saturating_sub(S::TIME_LEFT_TOO_LONG_BY),

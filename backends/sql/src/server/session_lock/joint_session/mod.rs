@@ -34,7 +34,7 @@ const MOST_LIMIT: Duration = Duration::from_secs(2);
 
 const CLOSED: &str = "the session was closed";
 
-/// How much longer the client waits for the answer than the server's limit.
+/// How much longer than the server's time limit the client waits for an answer.
 const MARGIN: Duration = Duration::from_secs(1);
 
 /// Returns the server's time limit for a statement of a joint session. A renewal has at most a
@@ -68,7 +68,7 @@ struct Orders {
 
 type Answer<T> = oneshot::Sender<Result<T>>;
 
-/// The third value is a [`Member::ended`].
+/// The third value sends to [`Member::ended`].
 type LockOrder = (Claim, Answer<(Locked, BootInstant)>, watch::Sender<bool>);
 
 /// A hold in a joint session, or an attempt. Dropping it releases the lock.
@@ -154,8 +154,8 @@ impl Slot {
         let claim = claim.clone();
         let mut member = Member { id, claim, orders, ended, is_released: false, _slot: permit };
         let locked = answered.await.ok()?;
-        // After any other answer, the session has no lock to release. A late order could release
-        // the same claim's next hold.
+        // Without a `Yes`, the session has no lock to release, and a late order could release the
+        // same claim's next hold.
         member.is_released = !matches!(locked, Ok((Locked::Yes(_), _)));
         Some(locked.map(|(locked, sent)| (locked, sent, member)))
     }

@@ -197,8 +197,8 @@ impl<S: Session> Task<S> {
     }
 }
 
-/// Limits a request's time. After a timeout, the session must be closed, because its answer may
-/// still arrive.
+/// Limits a request's time. After a timeout, the caller must close the session, because the answer
+/// may still arrive.
 pub(super) async fn limited<T>(
     ttl: Duration,
     backend: &'static str,

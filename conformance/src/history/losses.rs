@@ -50,8 +50,8 @@ pub(crate) fn check(
     }
 }
 
-/// Returns the first conflicting grant to another process after the hold's deadline. Earlier
-/// conflicting grants are overlaps or follow a break.
+/// Returns the first conflicting grant to another process after the hold's deadline. Skips earlier
+/// conflicting grants: they are overlaps, or follow a break.
 fn next_of<'a>(run: &'a Run, tracked: &Tracked) -> Option<&'a Hold> {
     let hold = &tracked.hold;
     let since: BootInstant = tracked.deadline.max(hold.granted);

@@ -8,7 +8,7 @@ const NEVER: BootInstant = BootInstant::FAR_FUTURE;
 
 #[derive(Debug, Default)]
 pub(crate) struct Process {
-    /// Start and end of each suspension by SIGSTOP. The last never ends if no SIGCONT followed.
+    /// Start and end of each suspension by SIGSTOP. Without a SIGCONT, the last end is `NEVER`.
     pub(crate) stops: Vec<(BootInstant, BootInstant)>,
     /// Times in which a busy machine ran no task of the process. These times may overlap each
     /// other and `stops`.

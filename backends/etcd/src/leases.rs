@@ -138,7 +138,6 @@ impl Lease {
         lock(&self.state).used + IDLE_TIMEOUT
     }
 
-    /// Returns whether the lease is open, and no other claim has the same key.
     pub(crate) fn accepts(&self, claim: &Claim, now: BootInstant) -> bool {
         let key = key(&claim.name, claim.token, claim.mode);
         lock(&self.state).accepts(&key, now)

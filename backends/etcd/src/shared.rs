@@ -145,7 +145,6 @@ impl Shared {
         )))
     }
 
-    /// Sends a keep-alive. If the lease no longer exists, all its claims are lost.
     pub(crate) async fn keep_alive(&self, lease: &Arc<Lease>) -> Result<(), RequestError> {
         let request = |link: Arc<Link>| async move { lease.keep_alive(&link, &self.clock).await };
         match self.members.ask(Effect::Reads, self.members.limit(lease.ttl), request).await {

@@ -33,7 +33,6 @@ struct State {
     held: HashMap<Vec<u8>, (Token, i64)>,
     /// Deleted keys, and the deletions' revisions.
     recent: VecDeque<(Vec<u8>, i64)>,
-    /// The number of deletions that are no longer in `recent`.
     forgotten: usize,
 }
 

@@ -59,7 +59,6 @@ async fn marked_hold_runs_out_after_a_second_break() {
 async fn concurrent_breaks_report_the_outcome_and_leave_nothing() {
     let (cluster, etcd) = server_and_client().await;
     let client = Client::connect(cluster.endpoints(), None).await.unwrap();
-    // No hold expires during the test.
     let ttl = Duration::from_secs(120);
     for round in 0..5 {
         let held = claim_for(&format!("orders-{round}"), ttl);

@@ -34,8 +34,8 @@ pub(crate) struct AcquireSteps<'a> {
     /// range of `a` contains the keys of `a/b`. Then the client puts its key although the range
     /// isn't empty.
     pub(crate) must_queue: bool,
-    /// The number of key deletions that the watch reported before the request. Later deletions wake
-    /// the waiter.
+    /// The number of key deletions that the watch reported before the request. The waiter retries
+    /// at once if a key that it waits for was deleted later.
     deletions: usize,
     /// True if the watch was active before the request. Otherwise, the waiter polls.
     is_watched: bool,
@@ -158,8 +158,8 @@ impl AcquireSteps<'_> {
         self.place(place, owner, previous.keys.first().map(QueueKey::of)).await
     }
 
-    /// Renews the lease of a waiting fixed claim, because no background task does. A fixed claim's
-    /// TTL starts only with its grant. Returns false if the lease has ended.
+    /// Renews the lease of a waiting fixed claim. The claim's TTL starts only with its grant, and
+    /// no background task renews the lease. Returns false if the lease has ended.
     pub(crate) async fn keep_fixed(&self, Place { lease, is_held, .. }: &Place) -> Result<bool> {
         if !lease.is_fixed || *is_held || self.shared.clock.now() < lease.due() {
             return Ok(true);
@@ -239,8 +239,8 @@ impl AcquireSteps<'_> {
     ///
     /// - The claim doesn't wait.
     /// - The first entry has another lock type.
-    /// - An entry is an earlier key of the claim, on another lease. With both keys, the claim would
-    ///   wait for itself.
+    /// - An entry is the claim's own earlier key, on another lease, so the claim would wait for
+    ///   itself.
     pub(crate) async fn wait_or_leave(
         &self,
         Place { lease, key, created, .. }: &Place,
@@ -265,7 +265,7 @@ impl AcquireSteps<'_> {
         }
         shared.wakeups.subscribers.waits(&claim.name);
         let mut busy = busy(owner, true);
-        // Poll when a fixed claim's lease is due: no task renews the lease (`keep_fixed`).
+        // A fixed claim's next poll renews the lease (`keep_fixed`), so poll when the lease is due.
         let until_due = || lease.due().saturating_since(shared.clock.now());
         let intervals = [(!self.is_watched).then_some(POLL), lease.is_fixed.then(until_due)];
         busy.retry_after = intervals.into_iter().flatten().min();

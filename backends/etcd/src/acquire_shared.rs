@@ -158,8 +158,8 @@ impl AcquireSteps<'_> {
         let put = TxnOp::put(own.key.clone(), value.bytes(), Some(on_its_lease));
         let txn = Txn::new().when([own.is_unchanged(), from.is_unchanged()]).and_then([put]);
         let noting = self.shared.transact(txn, Effect::Changes, Some(lease)).await;
-        // `succeeded` is also false if an earlier, unanswered copy of the request has stored the
-        // value. The next read then shows the value.
+        // If an earlier, unanswered copy of the request has stored the value, `succeeded` is false.
+        // The next read then shows the value.
         Ok(noting.map_err(RequestError::error)?.succeeded)
     }
 

@@ -58,7 +58,7 @@ async fn break_one(
     Err(error(ErrorKind::Unavailable, message))
 }
 
-/// Returns how long the holder may rely on the hold. A fixed hold has the time `left`. Any other
+/// Returns how long the holder may rely on the hold. A fixed hold has the time `left`. A renewable
 /// hold has the whole TTL `granted`, because the holder may just have renewed it.
 fn valid_for(entry: &Entry, left: Duration, granted: Duration) -> Duration {
     let is_fixed = entry.value.as_ref().is_some_and(|value| value.fixed);

@@ -263,8 +263,8 @@ async fn writes(shared: &Shared) -> Result<Option<Finding>> {
     let mut took = Vec::with_capacity(WRITES);
     for _ in 0..WRITES {
         let probe_key = shared.keys().probe_key();
-        // The comparison is never true, so nothing is put. Yet etcd checks the user's permissions,
-        // and a majority must agree.
+        // The comparison is never true, so nothing is put. Nevertheless, etcd checks the user's
+        // permissions, and a majority must commit.
         let never = Compare::create_revision(probe_key.clone(), CompareOp::Greater, i64::MAX - 1);
         let txn = Txn::new().when([never]).and_then([TxnOp::put(probe_key, "", None)]);
         let sent = shared.clock.now();

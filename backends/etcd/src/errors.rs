@@ -33,16 +33,17 @@ pub(crate) enum ErrorClass {
     NoLease,
     /// No retry helps. The request had no effect, unless the error is indeterminate.
     Refused,
-    /// This member rejects the request, but another may accept it. Nothing was done.
+    /// This member rejects the request without an effect. Another member may accept it.
     Elsewhere,
-    /// This member may accept the request later. Nothing was done.
+    /// This member rejects the request without an effect, and may accept it later.
     Later,
     /// The request may have been carried out.
     Unsure,
 }
 
 /// etcd's error messages, with the class, kind and text that Lockwright gives them. Without a kind,
-/// the request may have had an effect, so its `Effect` decides the kind. `NoLease` needs no kind.
+/// the request may have had an effect, so its `Effect` decides the kind. For `NoLease`, kind and
+/// text are unused.
 const REFUSALS: [(&str, ErrorClass, Option<ErrorKind>, &str); 19] = [
     ("lease not found", NoLease, None, ""),
     ("permission denied", Refused, Some(Denied), NO_PERMISSION),

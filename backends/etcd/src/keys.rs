@@ -48,7 +48,7 @@ impl Keys {
         format!("{}ended:{token}/", self.prefix).into_bytes()
     }
 
-    /// Returns a key that never exists. Every user that may lock may also read that key.
+    /// Returns a key that never exists, and that every user who may lock may read.
     pub(crate) fn probe_key(&self) -> Vec<u8> {
         format!("{}/", self.prefix).into_bytes()
     }
@@ -68,7 +68,7 @@ impl Keys {
             return None;
         }
         let name = if self.raw { encoded.to_owned() } else { percent::decode(encoded)? };
-        // Another program's key may be encoded differently. Such a key is in no queue.
+        // Another program's key may be encoded differently, so that it is in no queue.
         (self.encoded(&name) == encoded).then_some(())?;
         LockName::new(name).ok()
     }

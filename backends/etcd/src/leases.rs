@@ -36,8 +36,8 @@ struct State {
     /// The server keeps the lease for at least one TTL from this time.
     proven: BootInstant,
     answered: Option<KeptAlive>,
-    /// The claims' tokens, by name and, unless the claim is exclusive, token. A claim whose request
-    /// may still arrive is included.
+    /// The claims' tokens. Readers and permits have the token in the map's key, so that a lease can
+    /// have several for one name. Includes claims whose requests may still arrive.
     claims: HashMap<(LockName, Option<Token>), Token>,
     is_retired: bool,
     closes: BootInstant,
@@ -117,8 +117,8 @@ impl Lease {
         lock(&self.state).answered
     }
 
-    /// Records a response that needed a majority. It proves the keep-alive `kept` if both have the
-    /// same `link` and `term`.
+    /// Records a response that needed a majority. The response proves the keep-alive `kept` if both
+    /// have the same `link` and `term`.
     pub(crate) fn prove(&self, kept: Option<KeptAlive>, link: u64, term: u64) {
         if let Some(kept) = kept.filter(|kept| (kept.link, kept.term) == (link, term)) {
             let mut state = lock(&self.state);

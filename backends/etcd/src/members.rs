@@ -59,8 +59,8 @@ async fn until(flag: &watch::Sender<bool>) {
     let _ = flag.subscribe().wait_for(|is_set| *is_set).await;
 }
 
-/// A failed attempt to connect. During the pause after it, all requests fail with its error, so
-/// that they don't flood a starting cluster.
+/// A failed attempt to connect. Until the pause ends, all requests fail with the attempt's error,
+/// so that they don't flood a starting cluster.
 #[derive(Debug)]
 struct Round {
     failure: LinkError,
@@ -85,7 +85,7 @@ pub(crate) struct Answer<T> {
     pub(crate) was_unsure: bool,
 }
 
-/// A request in flight. If the caller drops it, the connection is checked.
+/// A request in flight. If its future is dropped without a response, the connection is checked.
 struct Unanswered<'a> {
     members: &'a Arc<Members>,
     link: &'a Arc<Link>,
@@ -254,8 +254,8 @@ impl Members {
         answer
     }
 
-    /// Checks a silent connection, and replaces it if a new connection responds first. A slow
-    /// member's connection is kept, so that no request is repeated.
+    /// Checks a silent connection, and replaces it if a new connection responds first. If the
+    /// silent connection responds first, it stays, so that no request is repeated.
     fn check(self: &Arc<Self>, link: &Arc<Link>) {
         let is_overdue = link.is_suspect() || self.runtime.has_ended();
         if is_overdue || link.is_being_checked.swap(true, Ordering::SeqCst) {

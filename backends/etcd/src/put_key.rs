@@ -88,8 +88,8 @@ impl AcquireSteps<'_> {
         Ok(self.reject_busy(is_unsure, &owner))
     }
 
-    /// Sends the transaction. Returns its reply, and whether an unanswered copy may still arrive,
-    /// or `None` if the lease has ended.
+    /// Sends the transaction. Returns `None` if the lease has ended, otherwise the reply and
+    /// whether an unanswered copy may still arrive.
     pub(crate) async fn send(
         &self,
         txn: Txn,

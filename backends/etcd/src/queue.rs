@@ -168,7 +168,7 @@ impl Shared {
     }
 }
 
-/// Repeats a read if etcd compacted its revision before the last page.
+/// Repeats the read if etcd compacted the read's revision before the last page.
 async fn unless_compacted<T, F>(read: impl Fn() -> F) -> Result<T>
 where
     F: Future<Output = Result<T, RequestError>>,

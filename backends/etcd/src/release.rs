@@ -42,7 +42,7 @@ pub(crate) async fn release(
     } else {
         let ended = delete(shared, &place.key, place.created).await?;
         if ended == ReleaseOutcome::NotHeld {
-            // The hold is gone. If an operator broke it, the break put a tombstone on the lease.
+            // If an operator broke the hold, the break put a tombstone on the lease.
             place.lease.count_tombstone(shared.clock.now());
         }
         ended

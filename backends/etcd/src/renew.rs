@@ -180,6 +180,6 @@ async fn renewal_of(
         true => shared.keep(claim, ends),
         false => shared.hold(claim, place.clone(), ends),
     };
-    // An unregistered claim became overdue during the renewal.
+    // If the claim isn't registered, it became overdue during the renewal.
     Ok(is_registered.then_some(()).ok_or(Reason::Expired))
 }

@@ -1,5 +1,5 @@
-//! The tokio runtime that called `connect`. It runs connections and background tasks, because other
-//! callers' runtimes may end earlier.
+//! The tokio runtime of the `connect` call. It runs connections and background tasks, because the
+//! runtimes of later calls may end earlier.
 
 use lockwright_core::{Error, ErrorKind};
 use tokio::runtime::Handle;

@@ -99,7 +99,7 @@ impl Entry {
         keys::mode(&self.key)
     }
 
-    /// Returns the fence. A permit's fence is meaningless, because permits are held concurrently.
+    /// A permit's fence is meaningless, because permits are held concurrently.
     pub(crate) fn fence(&self) -> Fence {
         match self.mode() {
             Mode::Shared => Fence::new(self.reader().fence()),

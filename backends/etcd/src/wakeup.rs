@@ -101,8 +101,8 @@ async fn watch_forever(shared: &Arc<Shared>) {
                 if let Err(why) = ended {
                     tracing::debug!(why, "etcd: the watch ended, restarting it");
                     if is_refusal(&why) {
-                        // Keep the connection: other members would reject the watch too, and other
-                        // requests may be allowed.
+                        // Keep the connection: every member would reject the watch, but may accept
+                        // other requests.
                         sleep(REFUSED_PAUSE).await;
                     } else {
                         shared.members.suspect(&link);
@@ -131,8 +131,8 @@ async fn watch(
     }
     let limit = shared.members.config.response_timeout;
     let silent = |_| format!("the member did not answer within {limit:?}");
-    // This read makes the member catch up. A lagging member's revision would look like a restored
-    // snapshot's.
+    // This read makes the member catch up. Otherwise, a lagging member's revision would look like a
+    // restored snapshot's.
     let mut kv = link.client.kv_client();
     let read = timeout(limit, kv.get(shared.keys().probe_key(), None)).await;
     read.map_err(silent)?.map_err(|cause| words(&cause))?;

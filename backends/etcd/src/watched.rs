@@ -13,8 +13,8 @@ use tokio::sync::watch;
 /// watch reports each deletion, and a new watch wakes all waiters.
 pub(crate) const SLOW_POLL: Duration = Duration::from_secs(10);
 
-/// The number of remembered deletions: the watch may report a deletion before the client has the
-/// response to the request that put or read the key.
+/// The number of deletions to remember. The watch may report a key's deletion before the client has
+/// the response to the request that put or read the key.
 const RECENT: usize = 4_096;
 
 #[derive(Debug)]

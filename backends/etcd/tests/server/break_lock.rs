@@ -81,7 +81,7 @@ async fn concurrent_breaks_report_the_outcome_and_leave_nothing() {
             let Ok(Broken::RunsOut(left)) = broken else { panic!("{broken:?}") };
             assert!(*left >= is && *left <= ttl + Duration::from_secs(1), "{left:?} of {is:?}");
         }
-        // `etcd` has one lease for all its holds. Each broken hold was moved to a lease of its own.
+        // The client `etcd` has one lease for all its holds. Each broken hold has its own lease.
         eventually(|| async {
             let leases = client.lease_client().leases().await.unwrap();
             (leases.leases().len() == 2 + round).then_some(())

@@ -85,7 +85,7 @@ async fn a_cluster_that_is_down_is_not_stormed() {
     let etcd = Arc::new(Etcd::connect(&url).await.unwrap());
     grant(&*etcd, &claim("first")).await;
     proxy.cut();
-    // A listener in the proxy's place closes each connection at once, and counts them.
+    // A listener in the proxy's place counts the connections, and closes each at once.
     let down = TcpListener::bind(proxy.address()).await.unwrap();
     let stopped = Instant::now() + Duration::from_secs(3);
     let mut asking = JoinSet::new();

@@ -89,8 +89,7 @@ async fn unanswered_and_waiting_claims_are_not_removed() {
     proxy.set(Traffic::Forward);
     let places = [queue(&cluster, "unsure").await, queue(&cluster, "orders").await];
     assert_eq!(places.each_ref().map(Vec::len), [1, 2]);
-    // This time covers two checks, but is less than the 20 s after which an unrepeated claim is
-    // removed.
+    // Two checks take less than this time. A claim that isn't repeated is removed after 20 s.
     sleep(ttl * 5 / 2).await;
     let after = [queue(&cluster, "unsure").await, queue(&cluster, "orders").await];
     assert_eq!(after, places);

@@ -14,8 +14,8 @@ fn runtime() -> Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
 
-/// The first acquire starts tasks for the lease and the watch. The end of its caller's runtime must
-/// not end them.
+/// The first acquire starts tasks for the lease and the watch. They must outlive the runtime of
+/// that acquire.
 #[test]
 fn ended_runtime_of_the_first_caller_stops_no_tasks() {
     let cluster = one_server();

@@ -22,7 +22,7 @@ pub(crate) fn main(options: Options, label: &'static str) -> ExitCode {
         let server = LiveServer::at(cluster.url(), connect)
             .label(label)
             .at_a_time(8)
-            // The shortest lease with these timeouts is 3 s.
+            // With this election timeout, etcd's shortest lease is 3 s.
             .ttl(Duration::from_secs(4))
             .protected(shelf::shelf(cluster.endpoints()))
             .fragile(&[Harm::Freeze, Harm::Restart, Harm::Forget, Harm::Cut], move || {

@@ -17,7 +17,7 @@ async fn a_hold_outlives_the_leader(version: Version) {
     let mut cluster = start(version);
     let all = participants(LONG);
     let old = cluster.leader().unwrap();
-    // Only the holder's client is connected to the leader, which is killed below.
+    // The holder's client, but not the waiter's, is connected to the leader that is killed.
     let (ours, _proxies) = connected_to(&cluster, old).await;
     let others = locks(&url_without(&cluster, old)).await;
     let (holder, waiter) = holder_and_waiter(&all, &ours, &others).await;
@@ -25,7 +25,7 @@ async fn a_hold_outlives_the_leader(version: Version) {
     let old = elected(&cluster, old);
     all.survives(holder, waiter).await;
 
-    // Now the waiter's client is connected to the leader that is killed.
+    // Now kill the leader that the waiter's client is connected to.
     blocking(|| {
         for member in &mut cluster.members {
             if !member.is_healthy() {

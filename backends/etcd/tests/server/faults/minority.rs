@@ -12,7 +12,7 @@ async fn a_client_of_a_follower_that_is_cut_off_loses_its_hold_in_time() {
     let cluster = start(Version::Debian);
     let member = follower(&cluster);
     let (harm, mend) = (|| cluster.isolate(member), async || cluster.heal(member));
-    // The leader doesn't change, so the TTL counts from the last renewal that it received.
+    // The leader doesn't change, so the TTL counts from the last renewal that the leader received.
     hold_is_lost_in_time(&cluster, member, (SHORT, SHORT), harm, mend).await;
 }
 

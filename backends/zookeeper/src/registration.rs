@@ -43,7 +43,6 @@ pub(crate) fn lost(reason: Reason) -> Error {
     error(ErrorKind::Lost(reason), format!("{reason}; acquire the lock again"))
 }
 
-/// Ends the claim if a break removed its node.
 pub(crate) async fn refuse_broken(shared: &Shared, session: &Session, claim: &Claim) -> Result<()> {
     let reason = notes::why_gone(shared, session, &claim.name, claim.token).await?;
     if reason != Reason::Broken {

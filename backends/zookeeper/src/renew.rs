@@ -40,7 +40,6 @@ pub(crate) async fn renew(shared: &Arc<Shared>, holds: &[Renew<'_>]) -> Result<V
         }
     }
     let (known, mut renewed) = mpsc::unbounded_channel();
-    // Dropping this future drops the set, which aborts the tasks.
     let mut renewing = JoinSet::new();
     for (session, numbered) in sessions {
         session.touch();

@@ -89,7 +89,6 @@ pub(crate) fn refusal(cause: &zk::Error) -> Option<&'static str> {
     })
 }
 
-/// Returns the possible causes of a failed connection.
 pub(crate) fn doubts(is_secured: bool) -> &'static str {
     if is_secured {
         "or a failed TLS handshake, whose cause the client library doesn't report: no CA in ca=PATH \

@@ -29,7 +29,6 @@ async fn a_hold_outlives_the_crash_of_a_majority() {
     let ours = locks(&ensemble.url()).await;
     let others = locks(&ensemble.url()).await;
     let (holder, waiter) = holder_and_waiter(&all, &ours, &others).await;
-    // The leader is among the members that are killed first.
     let leader = ensemble.leader().unwrap();
     for both in [[leader, (leader + 1) % 3], [(leader + 1) % 3, (leader + 2) % 3]] {
         for member in both {

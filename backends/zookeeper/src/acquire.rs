@@ -33,15 +33,16 @@ pub(crate) async fn acquire(
     let begun = shared.clock.now();
     let mut session = None;
     let mut answer = attempt(shared, claim, wait, begun, &mut session).await;
-    // If the session has ended, or was given up and lacks the claim, retry in a new session.
+    // If the session has ended, or was given up without the claim in it, retry in a new session.
     if answer.is_err() && session.take().is_some_and(|session| is_stale(shared, claim, &session)) {
         answer = attempt(shared, claim, wait, begun, &mut session).await;
     }
     answer.map_err(|error| maybe_indeterminate(shared, claim, error))
 }
 
-/// Sends the claim in its session, or in another one. Stores the session in `used` for a retry,
-/// unless the claim is held: a hold ends with its session.
+/// Sends the claim in its registered session if that is open, otherwise in the session for its TTL.
+/// Stores the session in `used` for a retry, unless the claim is held: a hold ends with its
+/// session.
 async fn attempt(
     shared: &Arc<Shared>,
     claim: &Claim,
@@ -115,8 +116,8 @@ impl Acquire<'_> {
         self.enqueue(parent_is_missing).await
     }
 
-    /// Returns the outcome, or `Continue` if the claim can be granted: true if the queue's node is
-    /// missing.
+    /// Returns the outcome, or `Continue` if the claim can be granted. `Continue(true)` means that
+    /// the queue's node is missing.
     async fn check_queue(&self) -> Result<ControlFlow<AcquireOutcome, bool>> {
         let client = &self.session.client;
         let looking = || client.list_children(&self.queue_path);
@@ -159,7 +160,7 @@ impl Acquire<'_> {
             if !self.shared.keep(self.claim, self.shared.end_of_wait(self.claim)) {
                 return Err(expired(self.shared, self.claim));
             }
-            // The client sends these requests in this order, before it awaits the first response.
+            // These calls send the requests at once, in this order, and don't await responses.
             let client = &self.session.client;
             let parent = parent_is_missing.then(|| self.make_parent());
             let creating = client.create(&prefix, &data, &options);
@@ -263,7 +264,7 @@ impl Acquire<'_> {
     async fn adopt(&self, queue: Vec<Contender>, at: usize) -> Result<AcquireOutcome> {
         let path = format!("{}/{}", self.queue_path, queue[at].node);
         let found = self.session.read(|| self.session.client.get_data(&path)).await;
-        // The node exists, so an earlier request had an effect.
+        // The node exists, so an earlier request had an effect, and a failed read is indeterminate.
         let Some((data, stat)) = if_present(found, Effect::Changes)? else {
             return self.vanished(false).await;
         };

@@ -36,7 +36,7 @@ pub(crate) async fn break_lock(
     Ok(broken)
 }
 
-/// Breaks one hold. Node names are unique, so this breaks no later hold.
+/// Node names are unique, so this breaks no later hold.
 async fn break_one(
     shared: &Shared,
     session: &Session,

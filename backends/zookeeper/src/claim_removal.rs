@@ -116,7 +116,7 @@ pub(crate) async fn remove_by_token(
 }
 
 /// Removes an overdue claim's nodes of this session. Nodes of other sessions stay, because the
-/// caller may have acquired the claim again there.
+/// caller may have acquired the claim again in another session.
 async fn remove_of_session(session: &Arc<Session>, queue_path: &str, token: Token) -> Result<()> {
     for path in nodes(session, queue_path, token).await? {
         let stat = session.read(|| session.client.check_stat(&path)).await;

@@ -90,8 +90,8 @@ impl Effect {
     }
 }
 
-/// Returns the error for a missing chroot. The backend doesn't create it, because a mistyped one
-/// would look like an ensemble without locks.
+/// The backend doesn't create a missing chroot: a mistyped chroot would look like an ensemble
+/// without locks.
 pub(crate) fn no_chroot(chroot: &str) -> Error {
     invalid(format!("the chroot of the URL, {chroot}, is not there; make that node first"))
 }
@@ -112,7 +112,7 @@ pub(crate) fn if_present<T>(answer: Result<T, Failure>, effect: Effect) -> Resul
     }
 }
 
-/// Waits for a response. If the future is dropped, the request may still be carried out.
+/// If the future is dropped, the request may still be carried out.
 pub(crate) async fn answer<T>(
     limit: Duration,
     request: impl Future<Output = Result<T, zk::Error>>,

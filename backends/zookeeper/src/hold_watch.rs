@@ -7,8 +7,8 @@ use lockwright_core::backend_util::lock;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use zookeeper_client as zk;
 
-/// The limit for the watched paths of a session, in bytes. After a reconnect, the client library
-/// sends all watched paths. With more than 128 KiB of them, it can't reconnect the session.
+/// The limit for the watched paths of a session, in bytes. When the client library reconnects the
+/// session, it sends all watched paths. Above 128 KiB of paths, the reconnect fails.
 pub(crate) const MOST_BYTES: usize = 112 * 1024;
 
 const BYTES_FOR_WAITERS: usize = 16 * 1024;
@@ -18,7 +18,7 @@ const BYTES_FOR_WAITERS: usize = 16 * 1024;
 ///
 /// A server sends a change's event before its responses to later requests. So if no event came
 /// before a proof that the session lives, the node is unchanged. After a reconnect, the client
-/// library sets the watches again. As a precaution, the next renewal reads the node too.
+/// library sets the watches again. As a precaution, the next renewal nevertheless reads the node.
 #[derive(Default)]
 pub(crate) struct HoldWatch(Mutex<State>);
 

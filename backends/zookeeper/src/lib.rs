@@ -192,7 +192,7 @@ fn profile_within(limits: &Limits) -> Profile {
     profile.modes = Modes { exclusive: true, shared: true, permits: true };
     profile.scope = Scope::Network;
     profile.fencing = Fencing::Strict;
-    // Without a wait, an acquire reads the queue before it queues: one more request.
+    // With `Wait::No`, an acquire first reads the queue, which takes one more request.
     profile.queues_at_once = true;
     profile.order = Order::Fifo;
     profile.wake_up = WakeUp::Push;

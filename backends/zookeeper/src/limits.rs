@@ -35,7 +35,7 @@ pub(crate) async fn try_out(
     clock: &Clock,
     probe_path: String,
 ) -> Result<(Limits, Vec<Granted>, Session)> {
-    // `set_tick` corrects the tick below.
+    // The second `MAX_TIMEOUT` is a provisional tick, which `set_tick` corrects below.
     let long = Session::open(config, clock, probe_path, MAX_TIMEOUT, MAX_TIMEOUT).await?;
     let (asked, shortest) = shortest(config).await?;
     // Ask each server, because each limits the timeouts of sessions that move to it.

@@ -100,7 +100,7 @@ impl Shared {
         while let Some(doubted) = self.suspects.left() {
             // A server that grants the longest timeout grants all shorter ones.
             let most = doubted.iter().map(|(session, _)| session.timeout()).max();
-            // If another session reconnects, restart the check, so that it covers that session too.
+            // If another session reconnects, restart the check, so that it covers that session.
             let granted = tokio::select! {
                 granted = limits::granted(&self.config, most.unwrap_or_default()) => granted,
                 () = self.suspects.another.notified() => continue,
@@ -134,7 +134,7 @@ impl Shared {
         }
     }
 
-    /// Returns whether the servers' answers verify the timeout. If the session left an unchecked
+    /// Returns whether the servers' answers verify the timeout. If the session was on an unchecked
     /// server, all servers of the URL must grant the timeout. For a server that is down, its last
     /// grant counts.
     fn is_enough(&self, session: &Session) -> bool {

@@ -192,8 +192,8 @@ impl Shared {
     }
 
     /// Gives up the session's claims, and reports lost holds. Returns the claims that weren't held.
-    /// After the session's end, these stay registered until they are repeated, because an operator
-    /// may have broken them.
+    /// If the session is over, these claims stay registered, so that a repeated acquire can report
+    /// that an operator broke them.
     pub(crate) fn give_up(&self, session: &Arc<Session>) -> Vec<(LockName, Token, Place)> {
         self.sessions.forget(session);
         let is_over = session.is_over();

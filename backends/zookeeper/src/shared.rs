@@ -29,9 +29,9 @@ pub(crate) struct Shared {
     /// The highest transaction id that this client saw. If the ensemble returns a lower id, older
     /// data were restored.
     ///
-    /// Ids begin with the leader's epoch, and the restored ensemble elects a leader with the
-    /// backup's next epoch. So its ids are lower only if another leader was elected after the
-    /// backup, and only a client that saw that leader's ids detects the restore.
+    /// Ids begin with the leader's epoch. A restored ensemble continues with the epoch after the
+    /// backup's, so its ids are lower only if another leader was elected after the backup. Only a
+    /// client that saw that leader's ids detects the restore.
     pub(crate) highest_zxid: AtomicU64,
 }
 

@@ -48,7 +48,7 @@ impl Value {
         value.and_then(|value| value.taken).map_or(own, Fence::new)
     }
 
-    /// Describes the holder. Without a value, the node is another program's.
+    /// Without a value, the node is another program's.
     pub(crate) fn holder(value: Option<Self>, mode: Mode, own: Fence) -> Holder {
         let mut holder = Holder::new(value.as_ref().map(|value| value.token));
         holder.mode = mode;

@@ -14,7 +14,7 @@ use crate::shared::Shared;
 /// The polling interval of a waiter without a watch.
 pub(crate) const POLL: Duration = Duration::from_secs(1);
 
-/// The polling interval of a waiter. It is long, because a watch wakes the waiter.
+/// The polling interval of a waiter with a watch. It is long, because the watch wakes the waiter.
 pub(crate) const SLOW_POLL: Duration = Duration::from_secs(10);
 
 type Key = (i64, String);
@@ -34,9 +34,9 @@ impl Watches {
     }
 }
 
-/// Watches the node at `path`, to wake the lock's waiters when it is removed. Without a watch,
-/// returns the time until the caller must retry: zero if the node doesn't exist, `POLL` if the
-/// session has no room for a watch.
+/// Watches the node at `path`, to wake the lock's waiters when the node is removed. Without a
+/// watch, returns the time until the caller must retry: zero if the node doesn't exist, `POLL` if
+/// the session has no room for a watch.
 pub(crate) async fn watch(
     shared: &Arc<Shared>,
     session: &Arc<Session>,

@@ -26,7 +26,7 @@ pub(super) async fn look(shared: &Shared, session: &Session) -> Result<Option<Fi
                     "see whether it is spelled right; if it is, make that node",
                 )));
             }
-            // All data are gone, or no client has ever locked here.
+            // The node is missing: all data are gone, or no client has ever locked here.
             0
         }
         Err(failure) if failure.is(&zk::Error::NoAuth) => {

@@ -160,7 +160,7 @@ async fn servers_that_the_url_does_not_name_are_a_warning() {
     let findings = findings_at(&one).await;
     assert_eq!(codes(&findings), [UNNAMED, OPEN]);
     assert!(findings[0].what.contains("names 1 ") && findings[0].what.contains("are 3"));
-    // The servers' list is unreadable now, but the server's mode shows that there are others.
+    // The list of servers is unreadable now, but the server's mode shows that it isn't alone.
     ensemble.members[1].cli(&["setAcl", "/zookeeper/config", "auth:super:r"]).unwrap();
     let unseen = ("zookeeper-not-looked-at", WARNING);
     assert_eq!(found(&one).await, [unseen, UNNAMED, OPEN]);

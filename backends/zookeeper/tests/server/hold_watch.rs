@@ -14,7 +14,7 @@ const HOLDS: usize = 200;
 
 const LONG: Duration = Duration::from_secs(20);
 
-/// Returns how many packets the server received.
+/// Renews the holds. Returns how many packets the server received.
 async fn renew_all(server: &Cluster, zookeeper: &ZooKeeper, holds: &[Claim]) -> usize {
     let before = figure(server, "zk_packets_received");
     let holds: Vec<_> = holds.iter().map(Renew::of).collect();

@@ -53,7 +53,7 @@ async fn waiter_gets_an_error_from_a_silent_server() {
 async fn acquire_during_a_session_end_reports_why_there_is_no_session() {
     let mut server = one_server();
     // With the longer timeouts of the helper `connect`, the claim would leave the queue before its
-    // session ends, and get another error.
+    // session ends, and the acquire would return another error.
     let zookeeper = ZooKeeper::connect(&server.url()).await.unwrap();
     let [held, waits] = [(); 2].map(|()| claim_for("orders", TTL * 2));
     grant(&zookeeper, &held).await;

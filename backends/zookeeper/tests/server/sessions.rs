@@ -218,7 +218,8 @@ async fn holds_outlive_the_backend_and_waiters_do_not() {
     released(&other, &blocking, ReleaseMode::Plain).await;
 }
 
-/// The session for reads also has the longest timeout, but no hold uses that session.
+/// Two sessions have the longest timeout: the hold's, and the session for reads, which has no
+/// holds.
 #[tokio::test]
 async fn the_longest_ttl_is_renewed_too() {
     let (shortest, longest) = (Duration::from_millis(400), Duration::from_secs(4));

@@ -17,7 +17,7 @@ async fn a_hold_outlives_the_leader() {
     elected(&ensemble, old);
     all.survives(holder, waiter).await;
 
-    // Next, the waiter's client may lose its server.
+    // Now the client of the first holder waits, and may lose its server.
     blocking(|| ensemble.members[old].restart(true)).unwrap();
     whole(&ensemble);
     let all = participants(LONG);

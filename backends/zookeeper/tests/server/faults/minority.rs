@@ -18,7 +18,7 @@ async fn a_client_of_a_follower_that_is_cut_off_loses_its_hold_in_time() {
 }
 
 /// `enableEagerACLCheck` makes the follower check ACLs before it forwards a request. The prefix's
-/// ACL has no permission to delete children.
+/// ACL denies the deletion of children, so the follower rejects a deletion by itself.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_follower_that_is_cut_off_and_checks_acls_itself_proves_nothing() {
     let options = Cluster::options().sync_limit(UNNOTICED);

@@ -61,8 +61,8 @@ fn artifact(line: &str) -> Option<Binary> {
     })
 }
 
-/// Runs the binaries, at most `at_a_time` in parallel, exclusive ones last and alone. Then retries
-/// timed-out tests, one by one. A binary that exceeds `limit` is killed and fails.
+/// Runs the binaries, at most `at_a_time` in parallel, and then the exclusive binaries one by one.
+/// Then retries timed-out tests, one by one. A binary that exceeds `limit` is killed and fails.
 pub(crate) fn run(
     step: &str,
     binaries: Vec<Binary>,
@@ -171,8 +171,8 @@ impl Binary {
         report
     }
 
-    /// Returns the binary's tests, or none if listing exceeds [`LISTING`]: some binaries start
-    /// servers first.
+    /// Returns the binary's tests, or none if the listing takes longer than [`LISTING`], because
+    /// some binaries start servers first.
     fn listed(&self, log: &str, args: &[String]) -> Vec<String> {
         let mut command = self.command(args);
         command.arg("--list");

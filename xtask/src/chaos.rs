@@ -7,8 +7,8 @@ use crate::{folders, process, servers, tmp};
 
 pub(crate) const USAGE: &str = include_str!("../../chaos/usage.txt");
 
-/// A build with the tests' features, so that cargo builds nothing twice. The example makes cargo
-/// include dev-dependencies' features.
+/// A build with the tests' features, so that cargo builds no crate twice. With `--example`, cargo
+/// enables the features of dev-dependencies, as for tests.
 const BUILD: [&str; 7] = [
     "build",
     "--workspace",

@@ -4,7 +4,7 @@ pub(crate) const INTEROP: &str = "lockwright-interop";
 
 struct Package {
     package: &'static str,
-    /// The servers' names. `--quick` skips tests whose path contains one, as in `on_redis`.
+    /// The servers' names. `--quick` skips tests with `redis::` or `on_redis` in their path.
     servers: &'static [&'static str],
     /// Test binaries that `--quick` runs, because some of their tests need no server.
     serverless: &'static [&'static str],
@@ -24,8 +24,8 @@ const LIST: &[Package] = &[
     Package { package: INTEROP, servers: &[], serverless: &[] },
 ];
 
-/// Test binaries that run alone. They keep two cores busy, so a parallel binary's clusters wouldn't
-/// elect leaders in time.
+/// Test binaries that run alone. They keep two cores busy, so the clusters of a parallel binary
+/// wouldn't elect leaders in time.
 const EXCLUSIVE: &[(&str, &str)] =
     &[("lockwright-etcd", "server"), ("lockwright-zookeeper", "server")];
 

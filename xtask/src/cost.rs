@@ -64,7 +64,7 @@ fn count() -> Result<Costs, String> {
 fn build(host: &str) -> Result<PathBuf, String> {
     let folder = folders::target();
     let mut command = cargo_in_background(&["build", "--package", CRATE, "--profile", PROFILE]);
-    // With a target, the flags don't apply to build scripts.
+    // With `--target`, the flags below don't apply to build scripts.
     command.args(["--target", host, "--target-dir"]).arg(&folder);
     // By default, rustix reads the clock through the vDSO, which valgrind lacks.
     command.env("CARGO_ENCODED_RUSTFLAGS", "--cfg\u{1f}rustix_use_libc");

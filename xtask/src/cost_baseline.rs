@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 
 const TOLERANCE: f64 = 0.03;
 
-/// The tolerated difference in system calls per run, whose counts are nearly whole numbers.
+/// The tolerated difference in system calls per run. Nearly all runs of a path make the same calls,
+/// so a change of the path adds or removes about a whole call.
 const TOLERANCE_OF_CALLS: f64 = 0.1;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -19,7 +20,7 @@ pub(crate) struct Costs {
 pub(crate) struct Path {
     name: String,
     instructions: f64,
-    /// System calls per run. Under valgrind, reading the clock is one.
+    /// System calls per run. Under valgrind, each reading of the clock is a system call.
     calls: f64,
 }
 

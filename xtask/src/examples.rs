@@ -8,7 +8,7 @@ pub(crate) struct Example {
     pub(crate) args: &'static [&'static str],
     pub(crate) ends_well: bool,
     pub(crate) closing: &'static str,
-    /// If true, `--quick` skips the example, and its build has the tests' features.
+    /// If true, `--quick` skips the example, and cargo builds it with the tests' features.
     pub(crate) needs_server: bool,
 }
 

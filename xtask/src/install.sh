@@ -3,7 +3,7 @@
 #
 # Debian starts a service when its package is installed, and at each boot. The tests start their own
 # servers, so a developer's machine must not run the services.
-# This is a shell script because its traps also restore files after Ctrl-C.
+# This is a shell script, because traps restore the files even after Ctrl-C.
 set -eu
 export LC_ALL=C DEBIAN_FRONTEND=noninteractive
 

@@ -46,8 +46,8 @@ const POSTGRES: &[Suite] = &[
 ];
 const REDIS: &[Suite] = &[Suite::of("lockwright-redis", "conformance")];
 
-/// The newer servers, slowest first. In this order, `lease_faults` and `session_lock`, which start
-/// many servers, don't begin together.
+/// The newer servers, slowest first. In this order, the suites that start many servers,
+/// `lease_faults` and `session_lock`, don't begin together.
 #[rustfmt::skip]
 pub(crate) const SERVERS: &[Server] = &[
     Server { folder: "mysql", title: "MySQL 8.4+", packages: &["mysql-server-core"], suites: MYSQL,
@@ -85,7 +85,7 @@ impl Server {
     }
 }
 
-/// A server's unpacked packages and name, such as `MySQL 9.7`.
+/// The folder of a server's unpacked packages, and the server's name, such as `MySQL 9.7`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Root {
     pub(crate) folder: PathBuf,

@@ -47,12 +47,12 @@ const DISTRIBUTIONS: &[Distribution] = &[
         keyrings: &["/usr/share/keyrings/ubuntu-archive-keyring.gpg"],
         components: "main universe",
         aliases: &["devel"],
-        // The release in development, and the first release with all these servers.
+        // The release in development, or else the first release that has all newer servers.
         attempts: &[(&["devel"], None), (&["resolute"], None)],
     },
 ];
 
-/// For derivatives, no later suites are listed.
+/// Returns `false` for derivatives of Debian and Ubuntu, because their later suites are unknown.
 pub(crate) fn has_later_suites() -> bool {
     distribution(&release()).is_some()
 }
@@ -139,7 +139,7 @@ impl Archive {
         let suite = base.map(|_| format!("/{}", suites[0])).unwrap_or_default();
         args.extend(packages.iter().map(|package| format!("{package}{suite}")));
         let log = format!("versions-apt-{}", packages[0]);
-        // With an empty cache, apt also lists packages downloaded earlier.
+        // apt lists only packages that its cache lacks. With an empty cache, it lists all.
         let mut list = apt(&folder, &args);
         list.args(["--print-uris", "-o", "Dir::Cache::archives=none/"]);
         let files = apt_ran(process::run(&log, list, process::RUNNING, |_| {}))?;
@@ -253,7 +253,7 @@ fn unpack(files: &[PathBuf], root: &Path) -> Result<(), String> {
         fs::remove_dir_all(root).map_err(text)?;
     }
     fs::create_dir_all(root).map_err(text)?;
-    // The servers' users need access.
+    // A server may run as another user, who needs access.
     fs::set_permissions(root, Permissions::from_mode(0o755)).map_err(text)?;
     for file in files {
         output("dpkg-deb", &["-x", &file.display().to_string(), &root.display().to_string()])?;
@@ -283,7 +283,7 @@ fn loader(root: &Path) -> Option<PathBuf> {
     Some(loader.path().strip_prefix(root).ok()?.to_path_buf())
 }
 
-/// Makes programs use the packages' loader and libraries. The system's may be too old.
+/// Makes programs use the packages' loader and libraries, because the system's may be too old.
 fn wrap(root: &Path, folder: &Path, loader: &Path) -> std::io::Result<()> {
     let real = folder.with_extension("real");
     fs::rename(root.join(folder), root.join(&real))?;

@@ -34,7 +34,7 @@ pub(crate) fn check(root: &Path) -> io::Result<Vec<String>> {
     Ok(problems)
 }
 
-/// Returns features, backends and URL schemes missing from pages that must list them.
+/// Returns a problem for each feature, backend or URL scheme that a page must list but doesn't.
 fn untold(root: &Path) -> io::Result<Vec<String>> {
     let read = |page: &str| std::fs::read_to_string(root.join(page)).unwrap_or_default();
     let features = features(&root.join("Cargo.toml"))?;
@@ -72,7 +72,7 @@ fn features(manifest: &Path) -> io::Result<Vec<String>> {
     Ok(feature_table(manifest)?.into_iter().map(|(name, _)| name).collect())
 }
 
-/// Returns the features, except those that only enable others.
+/// Returns the features, except features that only enable other features.
 pub(crate) fn features_with_code(manifest: &Path) -> io::Result<Vec<String>> {
     let table = feature_table(manifest)?.into_iter();
     let with_code = table.filter(|(_, enables)| enables.contains("dep:") || enables.contains('/'));

@@ -12,8 +12,8 @@ use crate::{folders, timeout, tmp};
 
 pub(crate) const WITH_BUILDING: Duration = Duration::from_secs(30 * 60);
 
-/// The limit of a run. On slow cores, the slowest tests take eight minutes, plus a Go program's
-/// first build.
+/// The time limit of a run. On slow cores, the slowest tests take eight minutes, plus the first
+/// build of a Go program.
 pub(crate) const RUNNING: Duration = Duration::from_secs(15 * 60);
 
 pub(crate) fn cargo(args: &[&str]) -> Command {
@@ -101,7 +101,7 @@ const LINGER: Duration =
     if cfg!(test) { Duration::from_millis(200) } else { Duration::from_secs(5) };
 
 /// Runs `command` for at most `limit`, in the foreground, so that Ctrl-C ends it. Writes the output
-/// without colours to `target/xtask/NAME.log`, and each line to `each`.
+/// without colours to `target/xtask/NAME.log`, and calls `each` with each line.
 pub(crate) fn run(
     name: &str,
     command: Command,

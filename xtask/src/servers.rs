@@ -52,7 +52,7 @@ const NEEDS: &[Need] = &[
     Need { what: "Python with venv and pip", binary: "python3", least: Some((3, 10)), packages: &["python3", "python3-venv"],
         probe: &["-c", "import venv, ensurepip, sys; print(sys.version)"],
         why: "interoperation is tested with redis-py and kazoo, which pip fetches", ..VERSION },
-    // The current etcd needs this version, and Debian's may be older.
+    // The current etcd needs this version. Debian's Go may be older.
     Need { what: "Go", binary: "go", least: Some((1, 26)), packages: &["golang-go"],
         probe: &["version"],
         why: "it builds today's etcd, and redsync and etcd's own client for interoperation", ..VERSION },
@@ -61,7 +61,7 @@ const NEEDS: &[Need] = &[
     Need { what: "etcdctl", binary: "etcdctl", least: Some((3, 4)), packages: &["etcd-client"],
         probe: &["version"],
         why: "tests look at the cluster through it, and interoperation is tested with its locks", ..VERSION },
-    // etcd's `.proto` files import protoc's standard ones.
+    // etcd's `.proto` files import standard files, which are in `libprotobuf-dev`.
     Need { what: "The compiler of protocol buffers", binary: "protoc", least: None, packages: &["protobuf-compiler", "libprotobuf-dev"],
         probe: &["--descriptor_set_out=/dev/null", "google/protobuf/descriptor.proto"],
         why: "the client library for etcd is built with it", ..VERSION },

@@ -70,7 +70,7 @@ pub(crate) const ALL: &[Step] = &[
     Step::of("doctest", "the examples in doc comments", doctest),
     Step::of("examples", "the examples run and print their result", run_examples),
     Step::of("benches", "each benchmark runs once", benches),
-    // `examples` waits for the steps in parallel with the tests, so these steps run without them.
+    // `examples` waits for the steps in parallel with the tests, so none disturbs the steps below.
     Step::of("versions", "the conformance suite on newer versions of the servers", versions::step),
     Step::of("chaos", "a few schedules of random faults on each backend", chaos::step),
     Step::of("table", "the table of conformance cases and backends", cases),
@@ -216,7 +216,7 @@ fn doctest(options: &Options) -> Result<Report, String> {
 }
 
 fn run_examples(options: &Options) -> Result<Report, String> {
-    // Wait for the background steps: they compile, but the examples have time limits.
+    // Wait for the background steps, whose compilers would delay the examples beyond their limits.
     drop(options.background.lock().unwrap_or_else(PoisonError::into_inner));
     let mut report = Report::of(true);
     let (on_servers, embedded): (Vec<_>, Vec<_>) =
@@ -323,7 +323,7 @@ fn run_interop(options: &Options) -> Result<Report, String> {
     for test in &tests {
         args.extend(test.file_name().and_then(OsStr::to_str).iter().flat_map(|it| ["--test", it]));
     }
-    // Another crate's test may have the same name.
+    // `--test` also selects tests of other crates with the same name.
     run_tests_of("interop", &args, options, |binary| binary.package == config::INTEROP)
 }
 

@@ -186,7 +186,7 @@ pub(crate) fn begin() -> io::Result<()> {
     }
 }
 
-/// Later results replace earlier ones.
+/// Results of a later run replace those of an earlier run.
 pub(crate) fn note(suite: &Suite) {
     if !suite.title.contains(" tests/") {
         return;

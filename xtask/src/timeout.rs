@@ -11,7 +11,7 @@ const LONGEST: usize = 300;
 
 pub(crate) fn end(child: &mut Child) -> String {
     let said = all(child.id()).iter().map(|pid| describe(*pid)).collect::<Vec<_>>().join("\n");
-    // List the descendants again: suspended, the process can't start more.
+    // Suspend the process, so that it starts no more descendants, and list them again.
     signal("STOP", &[child.id()]);
     let started = all(child.id());
     let _ = child.kill();
@@ -61,7 +61,7 @@ pub(crate) fn name(pid: u32) -> String {
     format!("process {pid} ({})", shortened(command.trim()))
 }
 
-/// Lists the threads' names, which include the tests'.
+/// Lists the threads' names. A test's thread has the name of the test.
 fn describe(pid: u32) -> String {
     let mut threads: BTreeMap<String, usize> = BTreeMap::new();
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();

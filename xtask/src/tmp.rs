@@ -70,7 +70,6 @@ fn field(text: &str, word: &str, index: usize) -> Option<u64> {
 
 const PREFIX: &str = "lockwright-tests-";
 
-/// Removes ended runs' folders, which use memory.
 fn remove_leftovers(all: &Path) {
     for entry in fs::read_dir(all).into_iter().flatten().filter_map(Result::ok) {
         let name = entry.file_name();

@@ -25,7 +25,7 @@ pub(crate) fn step(options: &Options) -> Result<Report, String> {
             jobs.push(binary.clone().on(server.title, root.clone(), *only));
         }
     }
-    // These suites mostly wait, but with a fourth at once, many answers are late.
+    // These suites mostly wait, so one more runs at once. With four, many answers are late.
     let at_a_time = if options.at_a_time == 1 { 1 } else { options.at_a_time + 1 };
     let mut report = binaries::run("versions", jobs, &[], at_a_time, process::RUNNING);
     // The conformance table already shows cases that aren't promised.
@@ -76,7 +76,7 @@ struct Place {
 }
 
 impl Place {
-    /// If the servers' users can't enter the target folder, uses a temporary folder.
+    /// Uses a temporary folder if the servers' users can't enter the target folder.
     fn new() -> Result<Self, String> {
         let kept = folders::target().join("servers");
         let said = |error: std::io::Error| format!("{}: {error}", kept.display());

@@ -1,4 +1,4 @@
-//! The command line, as a user types it.
+//! Tests of the command line.
 
 use std::process::{Command, Output};
 

@@ -15,9 +15,9 @@ use crate::{
 ///
 /// # Contract of every method
 ///
-/// - The caller may drop the future. The request may still take effect.
+/// - The caller may drop the future. A dropped request may still take effect.
 /// - [`Unavailable`](crate::ErrorKind::Unavailable) means that the request never has an effect. If
-///   it may have one, the error is [`Indeterminate`](crate::ErrorKind::Indeterminate).
+///   the request may have one, the error is [`Indeterminate`](crate::ErrorKind::Indeterminate).
 /// - The backend limits its wait for the server, so a silent server causes an error.
 /// - The backend never sends an [`Event`](crate::Event) while it holds an internal mutex.
 #[async_trait]
@@ -42,9 +42,9 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     ///   [`Granted::valid`](crate::Granted::valid).
     /// - A token with a [tombstone](ReleaseMode::Reconcile) is always rejected as
     ///   [`Lost`](crate::ErrorKind::Lost).
-    /// - The server's TTL is the claim's, rounded up to the server's time unit.
+    /// - The server rounds the claim's TTL up to its time unit.
     /// - With [`fencing`](Profile::fencing), a grant's fence is above those of all earlier grants
-    ///   of the name, with one exception: concurrent readers share a fence.
+    ///   of the name. Only concurrent readers share a fence.
     async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome>;
 
     /// Acquires like [`acquire`](Self::acquire) with [`Wait::No`], but without a future, for a

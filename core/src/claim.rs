@@ -28,7 +28,8 @@ pub struct Claim {
     /// The number of fences to reserve: one for the claim, the rest for later holders in the same
     /// client.
     pub fences: u32,
-    /// The renewal mode. Renewals of other holds must not extend a hold with [`RenewalMode::Off`].
+    /// The renewal mode. With [`RenewalMode::Off`], renewals of other holds must not extend this
+    /// hold.
     pub renewal_mode: RenewalMode,
 }
 

@@ -27,7 +27,7 @@ impl BootInstant {
         self.0
     }
 
-    /// Returns the time since `earlier`; zero if it isn't earlier.
+    /// Returns the time since `earlier`; zero if `earlier` is later.
     pub fn saturating_since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }

@@ -72,7 +72,7 @@ pub struct Cursor(pub String);
 pub struct Page {
     /// The held names.
     pub names: Vec<Inspection>,
-    /// The start of the next page; `None` after the last. An empty page may have a next one.
+    /// The start of the next page; `None` after the last. Even an empty page may have a next page.
     pub next: Option<Cursor>,
 }
 
@@ -108,7 +108,7 @@ pub enum Broken {
 }
 
 impl Broken {
-    /// Adds the outcome of the break of a name's next hold. The longer time counts.
+    /// Adds the outcome of breaking the name's next hold. Of two times, the longer one counts.
     ///
     /// # Errors
     /// The other break's error. It is [`Indeterminate`](crate::ErrorKind::Indeterminate) if an

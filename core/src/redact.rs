@@ -24,8 +24,8 @@ pub fn url(text: &str) -> String {
     out
 }
 
-/// Returns advice if a URL has an `@` after a `?`, because its password may contain an unescaped
-/// `?`. The rest of such a password looks like parameters, so errors must not quote parameters.
+/// Returns advice if a URL has an `@` after a `?`, because the password may contain an unescaped
+/// `?`. The rest of this password looks like parameters, so errors must not quote parameters.
 pub fn hidden_password(url: &str) -> Option<&'static str> {
     let (_, query) = url.split_once('?')?;
     query.contains('@').then_some(
@@ -33,8 +33,8 @@ pub fn hidden_password(url: &str) -> Option<&'static str> {
     )
 }
 
-/// Returns the URL with `***` for passwords, for logins without a colon, which may be passwords, and
-/// for parameters that are not in `known`.
+/// Returns the URL with `***` for passwords, for parameters that are not in `known`, and for logins
+/// without a colon, which may be passwords.
 pub fn shown(url: &str, known: &[&str]) -> String {
     let shown = self::url(&without_hidden_password(url));
     let (place, query) = match shown.split_once('?') {
@@ -133,7 +133,7 @@ fn parameters_redacted(text: &str) -> String {
     while let Some(mark) = rest.chars().next() {
         let parameter = &rest[mark.len_utf8()..];
         out.push(mark);
-        // A secret may contain a `?`.
+        // A secret may contain a `?`, so only a `&` ends it.
         let secret = secret_name(parameter);
         let end = match secret {
             Some(_) => parameter.find('&'),
@@ -149,7 +149,7 @@ fn parameters_redacted(text: &str) -> String {
     out
 }
 
-/// Masks the text after a host whose port isn't a number, because it may be a password without its
+/// Masks the text from a port that isn't a number, because this text may be a password without its
 /// `@`.
 fn without_odd_port(text: &str) -> String {
     let hosts = &text[..text.find(['/', '?', '#']).unwrap_or(text.len())];

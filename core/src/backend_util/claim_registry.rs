@@ -13,8 +13,9 @@ type Key = (LockName, Token);
 /// A registry of claims, for servers that expire only whole sessions (etcd, ZooKeeper). With each
 /// claim, the backend stores `P`: the claim's place on the server, such as its session and node.
 ///
-/// The backend must remove [overdue](Self::mark_overdue) claims, because other claims keep the
-/// session alive. A claim's registered end must never be before its holder's deadline.
+/// The backend must remove [overdue](Self::mark_overdue) claims from the server, which keeps them
+/// while other claims keep the session alive. A claim's registered end must never be before its
+/// holder's deadline.
 #[derive(Debug)]
 pub struct ClaimRegistry<P> {
     clock: Clock,

@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex};
 use super::lock;
 use crate::{Event, Events, LockName};
 
-/// Up to this number, clients that no longer exist are removed only when an event is sent.
+/// [`Clients::attach`] removes clients that no longer exist only above this number.
 const FEW: usize = 64;
 
 /// The clients of one backend.
@@ -34,7 +34,7 @@ impl Clients {
         Arc::make_mut(&mut lock(&self.0).clients).push(events);
     }
 
-    /// Sends an event to all clients. Removes those that no longer exist.
+    /// Sends an event to all clients, and removes the clients that no longer exist.
     pub fn send(&self, event: &Event) {
         let clients = Arc::clone(&lock(&self.0).clients);
         let exists: Vec<bool> = clients.iter().map(|client| client.send(event.clone())).collect();

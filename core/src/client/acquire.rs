@@ -34,7 +34,7 @@ pub(crate) async fn by_tries(
 ) -> Result<Arc<Hold>> {
     let (mut step, mut is_in_doubt) = (Step::Holder, false);
     for left in (0..tries).rev() {
-        // Tries without a pause may never yield to the runtime, so this call does.
+        // Without pauses, this loop might never yield to the runtime, so this call yields at times.
         tokio::task::consume_budget().await;
         let is_local = shared.table().turns.is_taken(&name);
         step = if is_local { Step::LocalTurn } else { Step::Holder };
@@ -148,7 +148,6 @@ fn begin(
     }
 }
 
-/// Sends a new claim to a backend that answers without a future.
 // Without `inline`, an uncontended acquire has 40 more instructions.
 #[inline(always)]
 fn ask_at_once(turn: &mut Turn, options: &Options, now: BootInstant) -> Option<Answer> {
@@ -285,8 +284,8 @@ async fn waiting(
                 Passed::Turn(mut turn) => {
                     (sent, was_queued) = (shared.clock.now(), true);
                     trouble = shared.table().turns.trouble(&name).cloned();
-                    // An attempt with `Wait::No` may give up the queue place of an earlier
-                    // request's claim, so only a new claim is sent.
+                    // Only a new claim is sent at once: with `Wait::No`, the server may remove an
+                    // earlier request's claim from its queue.
                     let is_new = turn.pending.is_none();
                     let answer = is_new.then(|| ask_at_once(&mut turn, options, sent)).flatten();
                     (turn, answer)
@@ -383,7 +382,7 @@ impl Attempts<'_> {
         }
     }
 
-    /// Shares the hold of the owner's concurrent request.
+    /// Returns a share of the hold that the owner's concurrent request acquired, if any.
     fn enter_again(&self, name: &LockName) -> Result<Option<Entered>> {
         if self.options.owner.is_none() {
             return Ok(None);
@@ -500,8 +499,8 @@ impl Attempts<'_> {
         if self.limit == Limit::Once {
             return Err(error);
         }
-        // If the claim ended or the limit passed, an earlier error is kept, because it is the
-        // cause.
+        // If the claim ended or the limit passed, an earlier error is the cause, so it is kept
+        // instead of this one.
         let is_cut_short = now >= self.give_up_at();
         let trouble = match self.trouble.take() {
             Some(earlier) if ended || is_cut_short => earlier,
@@ -515,8 +514,8 @@ impl Attempts<'_> {
         if !ended {
             return Ok(Next::In(shared.spread(self.pause)));
         }
-        // The server never grants this token again, so the next attempt has another token. The
-        // failed attempt may have left a record, such as a node of ZooKeeper's queue.
+        // The server never grants this token again, so the next attempt has another token. This
+        // claim is released, because it may have left a record, such as a ZooKeeper node.
         if let Some(pending) = &mut turn.pending {
             pending.on_server = true;
         }
@@ -553,7 +552,8 @@ impl Attempts<'_> {
         }
     }
 
-    /// Returns a still valid grant from an event. Without one, the next request repeats the claim.
+    /// Returns the grant that an event delivered, if it is still valid. Otherwise, the next request
+    /// repeats the claim.
     fn take_handed(&self, turn: &mut Turn) -> Option<Grant> {
         let granted = self.spot.as_ref()?.waiter.take_handed()?;
         let started = granted.start?;

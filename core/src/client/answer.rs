@@ -28,7 +28,7 @@ pub(crate) async fn answer<'a, T>(
 ) -> Result<T> {
     let (mut send, mut request) = (Some(send), None);
     let mut timer = pin!(shared.clock.sleep_until(until));
-    // If the backend wakes this task by `until`, the first wait needs no timer.
+    // If the backend promises to wake this task by `until`, the first wait needs no timer.
     let own_limit = shared.backend.profile().answer_limit;
     let mut may_wait = own_limit.is_some_and(|limit| shared.clock.now() + limit <= until);
     poll_fn(|cx| {
@@ -63,13 +63,14 @@ pub(crate) async fn until<F: Future>(
     }
 }
 
-/// Calls code of the application, such as a log subscriber or waker. Its panic must not end
+/// Calls the application's code, such as a log subscriber or waker, whose panic must not end
 /// renewals and releases.
 pub(crate) fn ignore_panic(call: impl FnOnce()) {
     let _ = catch_unwind(AssertUnwindSafe(call));
 }
 
-/// Sends a value to another request, which has the value even if its waker panics.
+/// Sends a value to another request. A panic of the request's waker is ignored, because the request
+/// has the value by then.
 pub(crate) fn send<T>(sender: oneshot::Sender<T>, value: T) -> std::result::Result<(), T> {
     catch_unwind(AssertUnwindSafe(|| sender.send(value))).unwrap_or(Ok(()))
 }

@@ -60,7 +60,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Sets the default TTL. If not set, it is 30 s, or the nearest supported one.
+    /// Sets the default TTL. If not set, it is 30 s, or the nearest supported TTL.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.settings.ttl = ttl;
         self
@@ -73,7 +73,7 @@ impl Builder {
     }
 
     /// Sets a prefix for every name on the server, such as `shop/`. Guards and inspections show
-    /// names without it.
+    /// names without the prefix.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.settings.namespace = namespace.into();
         self
@@ -161,7 +161,7 @@ impl Builder {
 fn check(settings: &Settings, label: Option<&str>, profile: &Profile) -> Result<()> {
     profile.check_ttl("the client's TTL", settings.ttl)?;
     check_text("label", label.unwrap_or_default(), Identity::LONGEST_LABEL)?;
-    // The appended `x` allows an empty namespace, and one with a trailing space.
+    // The appended `x` allows an empty namespace, and a namespace that ends with a space.
     LockName::new(format!("{}x", settings.namespace)).map_err(|error| {
         Error::invalid_input("the namespace is not a valid prefix of a name").with_source(error)
     })?;

@@ -19,11 +19,11 @@ use super::{Shared, ignore_panic, until};
 /// How long `close` waits for requests that are never polled.
 const REQUEST_LIMIT: Duration = Duration::from_secs(1);
 
-/// How long `close` waits for releases that are never polled. Polled ones end within
-/// [`RELEASE_PATIENCE`], or continue in the background.
+/// How long `close` waits for releases that are never polled. A polled release ends within
+/// [`RELEASE_PATIENCE`], or continues in the background.
 const RELEASE_LIMIT: Duration = RELEASE_PATIENCE.saturating_add(Duration::from_secs(1));
 
-/// The longest sleep of a thread between two checks whether its caller still waits.
+/// The thread of [`Shared::sleep_until`] checks at least this often whether its caller still waits.
 const THREAD_SLEEP: Duration = Duration::from_secs(1);
 
 struct Unpark(Thread);
@@ -98,7 +98,7 @@ impl Shared {
         // Each drop wakes its request, which then fails.
         queued.into_iter().for_each(|queued| ignore_panic(|| drop(queued)));
         ignore_panic(|| self.closing.notify_waiters());
-        // If the client's runtime has ended, all releases have ended too, and `inside` fails.
+        // An error means that the client's runtime has ended, and all releases with it.
         let _ = self.inside(self.requests_and_releases_end()).await;
     }
 
@@ -140,7 +140,7 @@ impl Shared {
                 let runtime = lock(&self.runtime).clone();
                 let _inside = runtime.enter();
                 let polled = future.as_mut().poll(cx);
-                // If the runtime ended during the poll, its end may not wake this task.
+                // If the runtime ended during the poll, this task may never be woken.
                 if polled.is_ready() || !has_ended() {
                     return polled;
                 }
@@ -150,7 +150,7 @@ impl Shared {
         .await
     }
 
-    /// Sleeps on the runtime, or without one, in a thread.
+    /// Sleeps on a runtime's timer, or in a thread if the client's runtime has ended.
     pub(crate) async fn sleep_until(&self, instant: BootInstant) {
         let sleep = async {
             self.clock.sleep_until(instant).await;

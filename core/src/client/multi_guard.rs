@@ -120,7 +120,6 @@ pub(super) async fn renew(guards: &[Guard]) -> Result<()> {
     all(guards.iter().map(Guard::renew)).await
 }
 
-/// Releases the guards in parallel, the last first.
 pub(super) async fn release(guards: impl DoubleEndedIterator<Item = Guard>) -> Result<()> {
     all(guards.rev().map(Guard::release)).await
 }

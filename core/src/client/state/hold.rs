@@ -158,8 +158,8 @@ impl Hold {
         if state.is_live() { self.state_at(self.clock().now()) } else { state }
     }
 
-    /// Returns whether the hold is valid. The caller may have locked the table, because this method
-    /// doesn't lock the table or notify of a loss, unlike [`state_at`](Self::state_at).
+    /// Returns whether the hold is valid. Unlike [`state_at`](Self::state_at), this method doesn't
+    /// lock the table or notify of a loss, so the caller may have locked the table.
     pub(crate) fn looks_live(&self, now: BootInstant) -> bool {
         decode(self.phase.load(Ordering::SeqCst)).is_live() && now < self.lost_at()
     }
@@ -282,9 +282,9 @@ impl Hold {
         has_turn
     }
 
-    /// Returns how early a renewal may start, so that it joins a batch. This slack must be shorter
-    /// than the pause after a failed renewal, and than the term of an offer, or the next renewal
-    /// would be immediate.
+    /// Returns how early a renewal may start, so that it joins a batch. If this slack were longer
+    /// than the pause after a failed renewal or the term of an offer, the next renewal would be
+    /// immediate.
     pub(crate) fn renew_slack(&self) -> Duration {
         let renew_at = BootInstant::from_nanos(self.renew_at.load(Ordering::Acquire));
         let left = self.lost_at().saturating_since(renew_at);

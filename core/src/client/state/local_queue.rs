@@ -108,7 +108,7 @@ impl Turn {
         let pending = match &mut self.pending {
             Some(pending) => pending,
             none => {
-                // The token comes first: if its source panics, the turn still needs its name.
+                // Create the token first: if its source panics, the turn must still have a name.
                 let token = shared.settings.tokens.next(now);
                 let name = self.name.take().expect("it isn't with a claim");
                 none.insert(Pending::new(shared, name, token, options, now))
@@ -218,8 +218,8 @@ impl Turns {
         }
     }
 
-    /// Records a granted hold. Returns the answers to the queued requests of the hold's owner, which
-    /// share the hold or are refused.
+    /// Records a granted hold. Returns the answers to the queued requests of the hold's owner: each
+    /// request shares the hold or is refused.
     pub(crate) fn granted(&mut self, hold: &Arc<Hold>) -> Vec<(oneshot::Sender<Passed>, Passed)> {
         let Some(owner) = &hold.owner else { return Vec::new() };
         if hold.claim.mode != Mode::Exclusive {

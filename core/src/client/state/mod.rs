@@ -153,7 +153,7 @@ pub(crate) enum Passed {
 pub(crate) struct Entered(Option<Arc<Hold>>);
 
 /// The turn of a local request, or a placeholder if the request needs no turn. When a turn is
-/// dropped, the next local request inherits its claim, or the claim is released.
+/// dropped, the next local request inherits the turn's claim, or the claim is released.
 pub(crate) struct Turn {
     shared: Option<Arc<Shared>>,
     taken: bool,

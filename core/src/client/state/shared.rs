@@ -55,7 +55,8 @@ impl Shared {
         if !shared.renewer_ended.load(Ordering::Acquire) {
             jobs.push_back(job);
         }
-        // If the renewal task has ended, the return drops the job, which may lock this mutex.
+        // Unlocks the mutex before the return. If the renewal task has ended, the return drops the
+        // job, which may lock the mutex.
         drop(jobs);
         shared.renewer.notify_one();
     }

@@ -79,7 +79,7 @@ fn only_holder(seen: &Inspection) -> Result<Option<BreakTarget>, Failure> {
     }
 }
 
-/// Compares the present holders with `seen`, because the prompt takes time.
+/// Returns whether the holders are those of `seen`. They may have changed during the prompt.
 async fn still_holds(locks: &Locks, what: &Break, seen: &Inspection) -> Result<bool, Failure> {
     let now = locks.inspect(&what.name).await?;
     let constant_fields = |seen: &Inspection| -> Vec<_> {

@@ -14,7 +14,7 @@ use crate::run::process::descendants::{self, Process};
 const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(2);
 const MAX_RETRY_PAUSE: Duration = Duration::from_millis(10);
 
-/// How many consecutive scans must find no process, if `wait` can't confirm that none is left.
+/// If `wait` can't confirm that no process is left, this many consecutive scans must find none.
 const EMPTY_SCANS: u32 = 3;
 
 pub(super) struct Children {

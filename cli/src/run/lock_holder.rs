@@ -295,7 +295,7 @@ impl Held<'_> {
         }
     }
 
-    /// Reports the loss before the command is ended, which can take seconds.
+    /// Reports the loss at once, because ending the command can take seconds.
     fn report_loss(&self) {
         if self.loss_reported.replace(true) {
             return;

@@ -27,7 +27,7 @@ pub(crate) use waiting::holder_name;
 /// The limit for the release and for `close`. If the release fails, the hold expires.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The release's limit after a signal, or after a loss, when the server is usually unreachable.
+/// The release's limit after a signal or a loss. After a loss, the server is usually unreachable.
 const SHORT_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(connection: &ConnectionOptions, run: &Run) -> ExitCode {

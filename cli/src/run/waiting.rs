@@ -109,8 +109,8 @@ async fn report_holders(output: Output, locks: &Locks, name: &str) -> std::conve
     loop {
         if let Ok(seen) = locks.inspect(name).await {
             // Skip a holder with this client's identity once, because it may be this client's new
-            // grant. Seen twice, it is a client in another container with the same host name and
-            // process id.
+            // grant. A holder seen twice is a client in another container with the same host name
+            // and process id.
             let others: Vec<_> = seen
                 .holders
                 .iter()

@@ -382,7 +382,6 @@ fn lock_is_not_released_if_the_supervisor_is_killed_next_to_a_shells_job() {
     assert_eq!(sandbox.processes(), [job], "the command's are gone, the shell's job isn't");
     let told = fs::read_to_string(sandbox.path("told")).unwrap();
     assert!(told.contains("\"not_released\""), "{told}");
-    // The hold wasn't released, but expires.
     sandbox.output(["run", "-n", "a", "--", "true"]).exits(1);
     sandbox.output(["run", "-w", "20", "a", "--", "true"]).exits(0);
 }

@@ -71,7 +71,7 @@ fn handle_of_an_ended_run_is_refused() {
     let stale = fs::read_to_string(sandbox.path("holds")).unwrap();
     let refused = with_holds(&sandbox, &stale, ["run", "a", "--", "touch", "ran"]);
     refused.exits(75).says("unset it");
-    // The ended run's variable is also refused inside a later run for the same name.
+    // Inside a later run for the same name, the ended run's variable is refused.
     let script = "LOCKWRIGHT_HOLDS=$(cat holds) \"$0\" run -n a -- touch ran";
     sandbox.output_of(&nested(script, &[])).exits(75);
     assert!(!sandbox.path("ran").exists());

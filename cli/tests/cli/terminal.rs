@@ -155,7 +155,7 @@ fn ctrl_c_ends_a_wait() {
 
 #[test]
 fn ctrl_z_suspends_nothing() {
-    // As editors do, the second command stops itself by another signal.
+    // The second command stops itself by STOP instead of TSTP, as editors do.
     for command in [
         "echo rea''dy; read x",
         "trap 'kill -STOP 0' TSTP; echo rea''dy; until read -t 0.2 x; do :; done",

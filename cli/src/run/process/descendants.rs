@@ -111,7 +111,8 @@ fn look_at(pid: Pid) -> Option<Entry> {
             group: fields.get(2)?.parse().ok()?,
         },
         parent: fields.get(1)?.parse().ok()?,
-        // A process whose first thread has ended looks like a zombie, but has other threads.
+        // A process whose first thread has ended looks like a zombie, but its number of threads
+        // (field 17) is above 1.
         ended: matches!(*fields.first()?, "Z" | "X") && matches!(*fields.get(17)?, "0" | "1"),
     })
 }

@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process_group};
 use rustix::termios::{tcgetpgrp, tcsetpgrp};
 
-/// Returns the group of a process, by default of this one. Returns `None` if its
+/// Returns the group of `process`; for `None`, of this process. Returns `None` if the group's
 /// leader is in another PID namespace, where rustix's function panics.
 pub(crate) fn group_of(process: Option<Pid>) -> Option<Pid> {
     let process = process.map(|process| nix::unistd::Pid::from_raw(process.as_raw_nonzero().get()));

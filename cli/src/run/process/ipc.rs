@@ -33,7 +33,7 @@ impl Term {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Order {
-    /// A term that the server confirmed. The first starts CMD and carries its standard input.
+    /// A term that the server confirmed. The first order starts CMD and carries CMD's stdin.
     Confirmed(Term),
     /// A signal for CMD's process group.
     Forward(i32),

@@ -116,7 +116,7 @@ impl Supervisor {
 
         let run_group = group_of(getppid());
         let terminal = Terminal::open();
-        // In a pipeline, a pager may need the terminal.
+        // In a pipeline, CMD doesn't get the terminal at first, because a pager may need it.
         let is_interactive = isatty(&stdin) && isatty(rustix::stdio::stdout());
         let hands_over = run_group.filter(|_| is_interactive && terminal.is_with(run_group));
         let hands_over = hands_over.map_or(exec_child::NO_FOREGROUND.to_owned(), |group| {
@@ -217,7 +217,8 @@ impl Supervisor {
         }
         let _ = kill_process_group(self.command, signal);
         if self.waits_for_terminal && signal != Signal::CONT {
-            // A stopped command handles no signal. If it ignores this one, the terminal stops it again.
+            // A stopped command handles a signal only after CONT. If the command ignores the
+            // signal, the terminal stops the command again.
             let _ = kill_process_group(self.command, Signal::CONT);
         }
     }

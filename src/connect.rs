@@ -59,7 +59,7 @@ macro_rules! backends {
     ($(
         feature $feature:literal {
             schemes: [$($scheme:literal),+],
-            // Schemes that also need the feature `$by`.
+            // Schemes that need the feature `$by` in addition to `$feature`.
             $(schemes_with_tls: [$($tls:literal),+] by $by:literal of $all:expr,)?
             $(#[$only:meta])?
             profile: $profile:expr,

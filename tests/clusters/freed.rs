@@ -50,8 +50,8 @@ async fn partial_break_is_indeterminate() {
     let breaking = operator.break_lock(name, BreakTarget::Any, BreakMode::Now, "me", "why");
     let (broken, ()) = tokio::join!(breaking, async {
         eventually(|| async { (entries(&server, "x").await == 1).then_some(()) }).await;
-        // By then, the first response has arrived, but the second deletion hasn't reached the
-        // server.
+        // After this pause, the first response has arrived, but the second deletion hasn't reached
+        // the server.
         sleep(DELAY * 2).await;
         proxy.cut();
     });

@@ -125,7 +125,7 @@ async fn one_try_leaves_nothing_behind() {
     grant(&other, &held).await;
     assert!(!busy(&ours, &claim("x"), Wait::No).await.queued);
     assert_eq!(entries(&server, "x").await, 1);
-    // A dropped `try_acquire` leaves nothing either, once its client has sent the release.
+    // A dropped `try_acquire` leaves nothing on the server once its client has sent the release.
     let locks = Locks::new(ours).unwrap();
     for at in 0..20 {
         let tries = locks.mutex("x").try_acquire();

@@ -100,7 +100,6 @@ impl Participants {
         next
     }
 
-    /// Releases `before`, and asserts that `locks` can then acquire the lock.
     pub(crate) async fn comes_back(&self, locks: &Locks, before: Holder) {
         let fence = before.guard.fence();
         before.release().await;
@@ -133,7 +132,6 @@ impl Holder {
         }
     }
 
-    /// Waits until the client reports the loss, and returns that instant.
     pub(crate) async fn until_lost(&self) -> BootInstant {
         let ended = timeout(self.all.limit, self.guard.signal().ended()).await;
         let noticed = now();
@@ -151,8 +149,8 @@ impl Holder {
     /// Waits for one TTL, and for a renewal sent after this call.
     pub(crate) async fn goes_on(&self) {
         let (from, ttl) = (now(), self.all.ttl);
-        // A deadline is less than one TTL after its renewal was sent.
-        // So a deadline after `from + ttl` means a renewal after `from`.
+        // A deadline is less than one TTL after its renewal was sent, so a deadline after
+        // `from + ttl` means a renewal after `from`.
         let is_confirmed = || self.guard.deadline() > from + ttl && now() > from + ttl;
         while !is_confirmed() {
             let state = self.guard.signal().state();

@@ -26,8 +26,8 @@ async fn granted(backend: &Backend, claim: &Claim) -> Fence {
     granted_soon(backend, claim, FOR_EVER).await.fence
 }
 
-/// Queued readers share a fence, whichever of them is granted first. ZooKeeper's readers may be
-/// connected to different servers, some of which lag behind.
+/// Queued readers share a fence, whichever of them is granted first. ZooKeeper's readers may use
+/// different servers, some of which lag behind.
 #[tokio::test(flavor = "multi_thread")]
 async fn readers_that_waited_share_a_fence() {
     let (cluster, one) = cluster_and_client().await;

@@ -92,7 +92,6 @@ async fn hold_survives_a_silent_connection() {
     holds.join_all().await;
 }
 
-/// The caller drops each request after `DROPPED_AFTER`.
 #[tokio::test(flavor = "multi_thread")]
 async fn dropped_requests_have_the_connection_replaced() {
     const TTL: Duration = Duration::from_secs(30);

@@ -60,7 +60,6 @@ pub(crate) fn start_together() -> Result<()> {
     Ok(std::io::stdin().read_line(&mut String::new()).map(drop)?)
 }
 
-/// Dropping the value kills the processes.
 pub(crate) struct Processes {
     children: Vec<Child>,
     lines: Receiver<(usize, String)>,

@@ -10,7 +10,7 @@ use lockwright_core::{
 
 use crate::store::{Done, Store};
 
-/// The number of missed slow polls after which a waiter leaves the queue.
+/// A waiter that misses this many slow polls leaves the queue.
 const PATIENCE: u32 = 5;
 
 /// A store of locks, which clones share.

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use lockwright_core::{BootInstant, Fence, Granted, Holder, Identity, Mode, Token};
 
-/// The holds and the queue of one name. Without holds and waiters, another lock type may use the
-/// name.
+/// The holds and the queue of one name. A name without holds and waiters may become another lock
+/// type.
 #[derive(Default)]
 pub(crate) struct Row {
     first: Option<Held>,
-    /// The other concurrent holders; none if `first` is `None`.
+    /// The concurrent holders besides `first`; none if `first` is `None`.
     #[expect(clippy::box_collection, reason = "mostly absent, and there may be 100,000 of them")]
     others: Option<Box<Vec<Held>>>,
     #[expect(clippy::box_collection, reason = "mostly absent, and there may be 100,000 of them")]
@@ -48,7 +48,7 @@ impl Row {
         }
     }
 
-    /// Returns all holds, also those expired since the last [`expire`](Self::expire).
+    /// Returns all holds, including those that expired since the last [`expire`](Self::expire).
     pub(crate) fn holds(&self) -> impl Iterator<Item = &Held> {
         self.first.iter().chain(self.others.iter().flat_map(|others| others.iter()))
     }
@@ -104,8 +104,8 @@ impl Row {
         (!present.is_of_the_kind_of(mode)).then_some(present)
     }
 
-    /// Returns whether a claim can be granted. Only a reader may overtake waiters, if all of these
-    /// are readers.
+    /// Returns whether a claim can be granted. A claim may overtake waiters only if it and all of
+    /// these are readers.
     pub(crate) fn admits(&self, token: Token, mode: Mode) -> bool {
         let fits = match mode {
             Mode::Exclusive => self.first.is_none(),
@@ -141,7 +141,6 @@ impl Row {
         }
     }
 
-    /// Returns the highest fence of the holds.
     pub(crate) fn fence(&self) -> Option<Fence> {
         let last = |hold: &Held| hold.fence + u64::from(hold.fences) - 1;
         self.holds().filter(|hold| hold.has_fence()).map(last).max().map(Fence::new)

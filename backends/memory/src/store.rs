@@ -80,7 +80,7 @@ impl Store {
             let mut granted = hold.granted();
             granted.waiters = row.is_waited_for();
             row.add(hold);
-            // The next waiter, such as another reader, may be admitted too.
+            // This grant may let the next waiter in, such as another reader.
             let wake = has_waited && row.lets_next_in();
             return Ok(Done { answer: AcquireOutcome::Granted(granted), wake });
         }
@@ -88,8 +88,8 @@ impl Store {
         if let Some(patience) = queue_for {
             row.queue_up(claim.token, claim.mode, now + patience);
         }
-        // The store sends no wake-up when a hold expires, so the client retries then, or after the
-        // claim's TTL if only waiters are ahead.
+        // The store sends no wake-up when a hold expires, so the client must retry at the expiry,
+        // or after the claim's TTL if only waiters are ahead.
         let free_in = row.free_at(claim.mode).map_or(claim.ttl, |at| at.saturating_since(now));
         let busy = Busy {
             retry_after: Some(free_in),
@@ -203,7 +203,6 @@ impl Store {
             BreakMode::Now => {
                 for token in &tokens {
                     row.remove(*token);
-                    // If the holder's acquire arrives again, the tombstone rejects it.
                     self.tombstones.insert(*token, now);
                 }
                 let wake = row.lets_next_in();

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use lockwright_core::{BootInstant, Error, ErrorKind, Reason, Result, Token};
 
-/// The shortest lifetime of a tombstone, unless [`LIMIT`] is reached. A client repeats a request
+/// A tombstone lives at least this long, unless [`LIMIT`] is reached. A client repeats a request
 /// for a much shorter time.
 const KEPT_FOR: Duration = Duration::from_secs(600);
 

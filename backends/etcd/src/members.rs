@@ -1,5 +1,6 @@
-//! All requests go to one member until it fails, because only responses over one connection prove a
-//! renewal (see `KeptAlive`). `etcd_client` would rotate among all members, even frozen ones.
+//! The connection to a member. All requests go to one member until it fails, because only responses
+//! over one connection prove a renewal (see `KeptAlive`). `etcd_client` would rotate among all
+//! members, even frozen ones.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};

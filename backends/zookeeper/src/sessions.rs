@@ -199,7 +199,8 @@ impl Shared {
         let is_over = session.is_over();
         let is_left = |place: &Place| Arc::ptr_eq(&place.session, session);
         let is_held = |place: &Place| place.is_held && !place.is_overdue;
-        // In one step, so that a claim granted between two steps isn't taken for a waiting one.
+        // Select and remove the claims in one step: a claim that is granted in between must not
+        // count as waiting.
         let gone = self.registry.leave_all(|place| is_left(place) && (!is_over || is_held(place)));
         let (held, mut others): (Vec<_>, Vec<_>) =
             gone.into_iter().partition(|(_, _, place)| is_held(place));

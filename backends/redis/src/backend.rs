@@ -221,7 +221,8 @@ impl Redis {
         if self.given_up.has(token) { Err(ended()) } else { Ok(()) }
     }
 
-    /// Releases a grant that too few replicas acknowledged. Then the error has the kind `released`.
+    /// Releases a grant that too few replicas acknowledged. If the server confirms the release, the
+    /// error has the kind `released`.
     async fn counted(
         &self,
         claim: &Claim,

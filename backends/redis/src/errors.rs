@@ -4,8 +4,8 @@ use lockwright_core::{Error, ErrorKind};
 use redis::{RedisError, ServerErrorKind};
 use tokio::time::Instant;
 
-/// The effect of a request on data. Without a reply, the error of a change is `Indeterminate`, and
-/// of a read `Unavailable`.
+/// A request's effect on data. It decides the error if no reply arrives: `Indeterminate` for a
+/// change, `Unavailable` for a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effect {
     Changes,
@@ -15,7 +15,8 @@ pub(crate) enum Effect {
 }
 
 impl Effect {
-    /// Returns a change with this time limit for the reply, at least 100 ms for busy machines.
+    /// Returns a change whose reply is useless after `limit`, which is raised to 100 ms for busy
+    /// machines.
     pub(crate) fn changes_within(limit: Duration) -> Self {
         const SHORTEST: Duration = Duration::from_millis(100);
         Self::ChangesBy(Instant::now() + limit.max(SHORTEST))
@@ -44,7 +45,8 @@ impl Effect {
     }
 }
 
-/// Returns an error of the backend `redis`. With Sentinel or a Cluster, callers replace this name.
+/// Returns an error of the backend `redis`. With Sentinel or a Cluster, the caller sets another
+/// backend.
 pub(crate) fn error(kind: ErrorKind, message: impl Into<String>) -> Error {
     Error::new(kind, message).with_backend("redis")
 }
@@ -53,8 +55,8 @@ pub(crate) fn odd_answer(effect: Effect, what: impl std::fmt::Debug) -> Error {
     effect.unanswered(&format!("the server sent an unexpected reply: {what:?}"))
 }
 
-/// Codes of errors after which a request had no effect. Scripts report no errors of commands after
-/// the write that decides the outcome.
+/// Error codes which mean that the request had no effect. Once a script has written its outcome, it
+/// ignores errors of later commands.
 const REFUSALS: [(&str, ErrorKind, &str); 15] = [
     ("NOAUTH", ErrorKind::Denied, "the server requires a password; add it to the URL"),
     ("WRONGPASS", ErrorKind::Denied, "the server refuses the user name or password"),

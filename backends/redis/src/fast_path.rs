@@ -7,7 +7,7 @@
 //! # Fences
 //!
 //! A fast acquire increments the counter, usually without reading the server's clock. After a
-//! restart that lost writes, the result could be an earlier fence. So each request carries a lower
+//! restart that lost writes, the result could repeat a fence. So each request carries a lower
 //! bound: the server's time when the connection was opened, or one second ago if that is later. The
 //! script sets a counter below the bound to the server's time. With Sentinel and in a Cluster,
 //! where two masters may grant at the same time, each request sets the counter to the server's
@@ -25,8 +25,6 @@ use crate::answer;
 /// or an offer.
 const CONTENTION_PERIOD: Duration = Duration::from_secs(10);
 
-/// If a counter is behind the server's clock by more than this, the script sets it to the server's
-/// time.
 const MAX_COUNTER_AGE: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -36,7 +34,6 @@ pub(crate) struct FastPath {
     identity: Mutex<Option<(Arc<Identity>, String)>>,
 }
 
-/// A connection's lower bound for counters.
 #[derive(Debug)]
 pub(crate) struct CounterBound {
     clock: Clock,

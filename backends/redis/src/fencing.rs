@@ -20,7 +20,7 @@
 //! ```
 //!
 //! All writers of the data must use the same key for the fence. In a Cluster, that key must be in
-//! the slot of the other keys (`{order:42}:fence`). Fences of every backend work.
+//! the slot of the other keys (`{order:42}:fence`). The fence may come from any backend.
 
 use lockwright_core::fencing::Fenced;
 use lockwright_core::{Error, ErrorKind, Fence, Result};

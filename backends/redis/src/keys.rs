@@ -20,7 +20,7 @@
 //! - else the smallest number that hashes to the lock's slot: `a}b` →
 //!   `lockwright:{20658}:fence:a}b`.
 //!
-//! Unless the tag is the whole key of the lock, this key is appended, so that no two locks share a
+//! If the tag isn't the lock's whole key, that key is appended, so that no two locks share a
 //! companion.
 
 use std::collections::BTreeMap;
@@ -36,7 +36,7 @@ pub(crate) const SLOTS: usize = 16_384;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Keys {
     text: String,
-    /// The end of each key.
+    /// The end of each key in `text`.
     ends: [usize; 1 + COMPANIONS.len()],
 }
 

@@ -78,7 +78,7 @@
 //!     +client|tracking +client|caching
 //! ```
 //!
-//! `~orders/*` are the locks' keys. Also:
+//! `~orders/*` are the locks' keys. Some users need more:
 //!
 //! - `+incr`: for fewer commands on uncontended locks. Without it, the server regularly logs
 //!   denials.
@@ -134,7 +134,7 @@ use replicas::GivenUp;
 use servers::Servers;
 use topology::Topology;
 
-/// The poll interval of a queued waiter: long, because the server offers it the lock.
+/// The poll interval of a queued waiter: long, because the server sends offers.
 const SLOW_POLL: Duration = Duration::from_secs(10);
 
 /// How long a waiter stays queued without sending a request.
@@ -143,8 +143,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The longest lifetime of an offer, as in `waiters.lua`.
 const OFFER: Duration = Duration::from_secs(2);
 
-/// The poll interval for another library's lock if client tracking is off, because that lock's
-/// release sends no wake-up.
+/// The poll interval while another library holds the lock, whose release sends no wake-up. Waiters
+/// with client tracking don't need it.
 const FOREIGN_POLL: Duration = Duration::from_millis(100);
 
 /// Locks on one Redis server, on the master that Sentinels name, or in a Cluster.

@@ -19,7 +19,7 @@ use crate::servers::Servers;
 
 /// Names per page: many, because each page scans all keys.
 const PAGE: usize = 5_000;
-/// Keys per `SCAN`: limited, because it blocks the server.
+/// Keys per `SCAN`, which blocks the server.
 const SCANNED_AT_ONCE: &str = "1000";
 const WALKS: usize = 2;
 const INSPECTED_AT_ONCE: usize = 250;
@@ -60,7 +60,7 @@ pub(crate) async fn page(servers: &Servers, prefix: &str, from: Option<Cursor>) 
     Ok(page)
 }
 
-/// A search for the first names of a page.
+/// A search for the first `PAGE` names that follow `after`.
 struct Search<'s> {
     key_prefix: &'s str,
     prefix: &'s str,

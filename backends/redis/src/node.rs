@@ -45,8 +45,8 @@ pub struct Incarnation {
     pub data: String,
     /// The value on the server, which scripts compare byte by byte.
     pub text: String,
-    /// Set if the node may vote. A client [admits](Node::admit) a new node `largest_ttl` after the
-    /// client first read its incarnation.
+    /// Set if the node may vote. A client [admits](Node::admit) a new node one `largest_ttl` after
+    /// the client first read the incarnation.
     pub votes: bool,
     /// The largest TTL of the quorum's clients.
     pub largest_ttl: Duration,
@@ -127,8 +127,8 @@ pub trait Node: fmt::Debug + Send + Sync + 'static {
         waits: bool,
     ) -> Result<Vote>;
 
-    /// Records `fence` for the hold and raises the counter to it, if the token still holds the
-    /// lock. Returns whether it does.
+    /// If the token still holds the lock, records `fence` for the hold and raises the counter to
+    /// it. Returns whether the token holds.
     async fn raise(&self, incarnation: &Incarnation, claim: &Claim, fence: Fence) -> Result<bool>;
 
     /// Renews holds for their full TTL. Returns one outcome per hold, or `None` if the incarnation
@@ -229,8 +229,8 @@ impl RedisNode {
                  permit it: ACL SETUSER … +info",
             ));
         };
-        // A master that was a replica for a while may lack data. Only its replication id shows
-        // this.
+        // A master that was a replica for a while may lack data. Only the replication id shows
+        // that it was.
         let run_and_history = format!("{run}+{}", server.says("master_replid").unwrap_or_default());
         // A promoted replica has its former master's replication id here.
         let was_replica =

@@ -34,10 +34,10 @@ use crate::keys::Keys;
 use crate::scripts;
 use crate::servers::{Servers, WeakServers};
 
-/// Added to offers' lifetimes, because timers are coarse.
+/// How long after an offer's end the next offer is requested, because timers are coarse.
 const GRACE: Duration = Duration::from_millis(20);
 
-/// Delay of the next waiters, so that the client whose release made the offer acts first.
+/// Added to the next waiters' retry, so that the client whose release made the offer acts first.
 const BEHIND: Duration = Duration::from_millis(250);
 
 #[derive(Debug)]
@@ -126,7 +126,7 @@ impl Offers {
                 waiting.remove(&token);
                 (Some(start.min(received)), Some(life))
             }
-            // Only a new request can confirm the offer.
+            // Without validity, the client must send a new request.
             _ => (Some(received), Some(Duration::ZERO)),
         };
         Some(Event::Handed(token, granted))
@@ -165,7 +165,7 @@ pub(crate) fn expire_offer(servers: &Servers, name: &LockName, life: Duration) {
         Entry::Occupied(mut later) => *later.get_mut() = until.max(*later.get()),
         Entry::Vacant(first) => {
             first.insert(until);
-            // The caller's runtime may end earlier.
+            // Not the caller's runtime, which may end earlier.
             servers.runtime().spawn(expire_offers(servers.downgrade(), name.clone(), until));
         }
     }

@@ -29,14 +29,13 @@ struct BatchEntry {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Exclusive,
-    /// Also extends the expiry of the fence counter, by which a listing finds the lock.
+    /// Exclusive, and extends the expiry of the fence counter, by which a listing finds the lock.
     ExclusiveWithFence,
     Shared,
 }
 
-/// Returns whether a renewal at `now`, since 1970, extends the fence counter's expiry: during one
-/// TTL of each day, from a time of day that depends on the token. At least one renewal is in this
-/// period.
+/// Returns whether a renewal at `now` (since 1970) extends the fence counter's expiry. Renewals do
+/// so during one TTL per day, so that at least one does. The token determines the time of day.
 fn extends_fence(claim: &Claim, now: Duration) -> bool {
     let phase = DAY / 256 * u32::from(claim.token.as_bytes()[0]);
     (now + phase).as_secs() % DAY.as_secs() <= claim.ttl.as_secs()
@@ -63,7 +62,7 @@ impl Batch {
                 Kind::ExclusiveWithFence => format!("lw1:{token}:{ttl}:f"),
                 Kind::Shared => format!("lw1:{token}:{ttl}:s"),
             };
-            // Create only these keys, because allocations take most of a renewal's time.
+            // Create only the keys in use, because allocations take most of a renewal's time.
             let keys = match kind {
                 Kind::Exclusive => Keys::lock_alone(prefix, &claim.name),
                 Kind::ExclusiveWithFence => Keys::fast(prefix, &claim.name),

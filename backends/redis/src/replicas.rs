@@ -2,7 +2,7 @@
 //!
 //! `WAIT` blocks a connection, so these requests use a separate connection. If too few replicas
 //! acknowledge a grant, the client releases it. Until the server confirms this release, the client
-//! rejects new claims with the token, because the release could end their grant.
+//! rejects new claims with the same token, because the release could end a new grant.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -55,7 +55,7 @@ pub(crate) fn given_back(cause: &Error, kind: ErrorKind) -> Error {
     error(kind, format!("{message}; the lock was given back"))
 }
 
-/// Tokens whose grant too few replicas acknowledged, until the release is confirmed.
+/// Tokens of grants with too few acknowledgements, until their release is confirmed.
 #[derive(Debug, Default)]
 pub(crate) struct GivenUp(Mutex<HashSet<Token>>);
 

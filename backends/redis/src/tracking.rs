@@ -92,7 +92,7 @@ impl Tracked {
         }
     }
 
-    /// Lets `watch` read and track these keys, or without keys, those of all holds.
+    /// Lets `watch` read and track `keys`, or the keys of all holds if `None`.
     pub(crate) fn check(&self, keys: Option<Vec<String>>) {
         if let Some(checks) = self.checks.get() {
             let _ = checks.send(keys);

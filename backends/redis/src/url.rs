@@ -16,7 +16,8 @@ use crate::topology::Topology;
 const SERVER_PORT: u16 = 6_379;
 const SENTINEL_PORT: u16 = 26_379;
 
-/// The last one is for sockets, the two before it for Sentinel.
+/// `servers` selects by position: eight parameters for Sentinel, and the first six for other hosts.
+/// `db` is for sockets.
 pub(crate) const PARAMETERS: [&str; 9] = [
     "prefix",
     "replicas",

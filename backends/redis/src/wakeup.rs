@@ -71,7 +71,7 @@ impl Wakeups {
         [&self.released, &self.broken, &self.offers.channel]
     }
 
-    /// Handles a report of changed keys, or without keys, of a change of any key.
+    /// Handles a report of changed keys. Without keys, any key may have changed.
     pub(crate) fn receive_changes(&self, report: &[Value]) {
         let changed: Option<Vec<String>> = match report {
             [Value::Array(keys)] => {

@@ -22,7 +22,7 @@ impl Address {
         }
     }
 
-    /// Parses `host:port` (IPv6 too), or `:port` on the host `asked`.
+    /// Parses `host:port`, also with an IPv6 address, or `:port` on the host `asked`.
     pub(crate) fn redirected(named: &str, asked: &Self) -> Option<Self> {
         let (host, port) = named.rsplit_once(':')?;
         Some(asked.address_of(host, port.parse().ok()?))
@@ -41,7 +41,8 @@ impl fmt::Display for Address {
     }
 }
 
-/// Each slot's master. Equality ignores replicas, because nodes may disagree on their health.
+/// Each slot's master, and all replicas. Equality ignores the replicas, because nodes may disagree
+/// on the replicas' health.
 #[derive(Clone)]
 pub(crate) struct SlotMap {
     owners: Vec<Option<Arc<Address>>>,

@@ -134,7 +134,7 @@ impl Cluster {
     }
 
     /// Sends a command directly after `before`. Returns nil if the slot is moving and no node can
-    /// run both.
+    /// run both commands.
     pub(crate) async fn command(
         self: &Arc<Self>,
         key: &str,

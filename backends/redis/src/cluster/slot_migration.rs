@@ -1,7 +1,7 @@
 //! Operations on holds while their slot moves to another node.
 //!
 //! The slot's keys leave one by one, and a script runs only if all its keys exist on one node.
-//! If one is missing, Redis 7.0 replies `TRYAGAIN`, and up to 6.2 the old node redirects. Renewals
+//! Otherwise, Redis 7.0 replies `TRYAGAIN`, and up to 6.2 the old node redirects. Renewals
 //! and fast releases use only existing keys, so they work until the first of these keys leaves.
 //! During the whole move, no lock is granted, transferred or broken. The client renews, releases
 //! and inspects holds key by key: each key is on exactly one node, and the old node redirects
@@ -42,8 +42,8 @@ pub(crate) async fn renew(cluster: &Arc<Cluster>, batch: &Batch) -> Vec<Renewal>
     all
 }
 
-/// Removes the token's record and wakes the other waiters, in a task, because a node may be silent.
-/// If this fails, waiters poll, and the record expires.
+/// Starts a task that removes the token's record and wakes the other waiters: a node may be silent.
+/// If the task fails, waiters poll, and the record expires.
 fn wake_waiters(servers: &Servers, claim: &Claim, keys: &Keys) {
     let forget = command(&["HDEL", keys.meta(), &claim.token.to_string()]);
     let publish = command(&["PUBLISH", &servers.wakeups().released, claim.name.as_str()]);
@@ -97,8 +97,8 @@ pub(crate) async fn inspect(servers: &Servers, name: &LockName, keys: &Keys) -> 
     answer::found(name, Value::Array(words))
 }
 
-/// Reads the lock's key and the fence counter, which gives the holder's fence. Repeats this if the
-/// counter differs before and after the lock's read.
+/// Reads the lock's key and the fence counter, which gives the holder's fence. Retries if the
+/// counter has changed while the lock's key was read.
 async fn read_lock(servers: &Servers, keys: &Keys) -> Result<Vec<Value>> {
     const TRIES: usize = 10;
 

@@ -1,4 +1,4 @@
-//! A client's connection to a server, for requests and wake-ups. It reconnects automatically.
+//! A client's connection to a server, for requests and wake-ups.
 //!
 //! The client replaces a connection when it breaks, when a reply is late, when the probe of a
 //! dropped request times out (`probe.rs`), and when the server has become a replica. A request
@@ -33,7 +33,6 @@ use crate::sentinel::switch_master;
 use crate::topology::Whereabouts;
 use crate::wakeup::Wakeups;
 
-/// The state that all connections of a client share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) config: Config,
@@ -136,8 +135,8 @@ impl Link {
         answer.map_err(|cause| errors::translate(cause, call.effect))
     }
 
-    /// Runs a script directly after `before`. The outer error means no reply. The inner error is
-    /// the server's, and may be a redirection.
+    /// Runs a script directly after the command `before`. The outer error means no reply. The inner
+    /// error is the server's, and may be a redirection.
     pub(crate) async fn try_run_on(
         self: &Arc<Self>,
         live: &Arc<Live>,
@@ -158,7 +157,7 @@ impl Link {
             }
             let answer = Box::pin(waiting.run_and_wait(&other, replicas, before, call)).await;
             if answer.is_err() && !other.alive.load(Ordering::Acquire) {
-                // `live` may be silent too, so probe it.
+                // `other` is broken, so `live` may be silent: probe it.
                 self.probe(live, Duration::ZERO);
             }
             return answer;

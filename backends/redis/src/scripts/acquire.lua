@@ -35,8 +35,8 @@ if found[3] then
   return { 'ended' }
 end
 
--- Queues the claim behind a hold with `left` ms left. The caller has marked the counter. Returns
--- the number of waiters before the claim, and the time in µs.
+-- Queues the claim behind a hold with `left` ms left. The counter must have a mark. Returns the
+-- number of waiters before the claim, and the time in µs.
 local function queue_claim(left, is_shared)
   local micros_text = time[1] .. ('00000' .. time[2]):sub(-6)
   local queue_left = redis.call('PTTL', KEYS[4])
@@ -62,13 +62,13 @@ local function queue_claim(left, is_shared)
     -- A quarter of the new claims remove expired waiters from a random part of the queue.
     -- Without this, dead clients' waiters would fill the queue of a lock held for long.
     local from, removed, removed_before = time[2] % before, 0, nil
-    -- The claim is queued even if this fails.
+    -- The claim is queued even if the removal fails.
     pcall(function()
       repeat
         removed_before = removed
         local tokens = redis.call('LRANGE', KEYS[4], from, from + 3)
         for i, found_record in ipairs(redis.call('HMGET', KEYS[6], unpack(tokens))) do
-          -- A holder's record has another format.
+          -- A holder's record begins with the mode, so it doesn't match.
           local asked, waits = (found_record or '0 0'):match('^(%d+) (%d+)')
           if asked and asked + waits * 1000 <= micros then
             redis.call('LREM', KEYS[4], 1, tokens[i])

@@ -19,7 +19,7 @@ local micros = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local seen, any, how, note = ARGV[1], ARGV[2] == '1', ARGV[3], ARGV[4]
 local its = queue_of(KEYS[1], KEYS[2], KEYS[4], KEYS[5], KEYS[6], micros, ARGV[9] == '1')
 
--- Offers the lock. The hold is broken even if this fails.
+-- Offers the lock. The hold is broken even if the offer fails.
 local function offer()
   pcall(function()
     -- its.look() forgets holders without a marker (shared_and_permits.lua). Otherwise, an offer's

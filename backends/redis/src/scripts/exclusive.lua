@@ -50,7 +50,7 @@ local function mark_counter(key, micros, life, value)
   local now = math.floor(micros / 1000)
   -- A damaged counter can't be marked. A fast release then makes no offer, so waiters poll.
   if last ~= -1 and marked_until < now + life then
-    -- Mark it for twice the time, so that few waiters' requests write the counter.
+    -- Mark the counter for twice the time, so that most requests of waiters needn't write it.
     local longest = math.max(redis.call('PTTL', key), 2 * life + IDLE_FENCE)
     write_counter(key, last or micros, now + 2 * life, longest)
   end
@@ -61,7 +61,7 @@ local function fences_of(value)
 end
 
 -- Grants a lock whose key is missing. The lock's SET is last, so that nothing is held if an earlier
--- command fails. NX fails only if the key exists with another type. Then the counter is restored.
+-- command fails. If the key isn't a string, SET NX fails, and the counter is restored.
 local function grant(lock, fence, counter, now, least, value, ttl)
   local last, marked_until = parse_counter(counter)
   local fences = fences_of(value)

@@ -1,4 +1,4 @@
--- The queue of one lock. The functions are added to those of its holders.
+-- The queue of one lock. queue_of() adds its functions to those of holders_of().
 local function queue_of(lock, fence, queue, holders, meta, micros, counted)
   local call, its = redis.call, holders_of(lock, fence, holders, meta, micros)
   local now = math.floor(micros / 1000)

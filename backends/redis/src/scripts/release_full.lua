@@ -6,7 +6,7 @@ if offered == 'sent' then
   return life + 0
 elseif offered then
   if type(redis.pcall('DEL', KEYS[1])) ~= 'number' then
-    -- DEL failed, so the offer lapses.
+    -- DEL failed, so the offer remains until it lapses.
     return life + 0
   elseif offered == 'unsent' then
     queue_again(KEYS[4], KEYS[6], tokens[1], records[1])

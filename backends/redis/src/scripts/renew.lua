@@ -27,7 +27,7 @@ local function renew_shared(value, lock, fence, holders, meta, token, ttl)
   elseif redis.call('HEXISTS', meta, 'broken:' .. token) == 1 then
     return 'broken'
   end
-  -- PEXPIRE is first, for a full server (see release.lua).
+  -- PEXPIRE is the first write, for a full server (see release.lua).
   redis.call('PEXPIRE', lock, math.max(redis.call('PTTL', lock), ttl + 2))
   extend_expiry(fence, ttl + IDLE_FENCE)
   extend_expiry(meta, ttl + 2)

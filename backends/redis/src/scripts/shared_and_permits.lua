@@ -3,9 +3,10 @@
 -- A shared holder or permit holder is a token in `holders`, with its expiry as score, and a record
 -- in `meta`:
 --   MODE FENCE SINCE IDENTITY
--- After a break, the field `broken:TOKEN` has the operator and the reason. While a lock has shared
--- or permit holders, its key contains a marker with the readers' fence, or with the semaphore's
--- size. If the marker is missing, the lock's key was deleted, and these holders no longer hold.
+-- After a break, the field `broken:TOKEN` of `meta` has the operator and the reason. While a lock
+-- has shared or permit holders, its key contains a marker with the readers' fence, or with the
+-- semaphore's size. If the marker is missing, the lock's key was deleted, and these holders no
+-- longer hold.
 --
 -- MODE is as in waiters.lua. SINCE is in µs, other times in ms.
 
@@ -97,7 +98,7 @@ local function holders_of(lock, fence, holders, meta, micros)
   end
 
   -- Reads the lock, and removes holders that have expired or lack the marker. Returns false if the
-  -- lock's key isn't a string. `value` is its value, false if free, or nil to read it.
+  -- lock's key isn't a string. `value` is the key's value: false if free, nil to read the key.
   function its.look(value)
     if value == nil then
       value = get_string(lock)
@@ -145,7 +146,7 @@ local function holders_of(lock, fence, holders, meta, micros)
     elseif by then
       return { 'again', first, '1', left }
     end
-    -- PEXPIRE is first, for a full server (see release.lua).
+    -- PEXPIRE is the first write, for a full server (see release.lua).
     call('PEXPIRE', lock, text(math.max(call('PTTL', lock), ttl + 2)))
     extend_expiry(fence, ttl + IDLE_FENCE)
     extend_expiry(meta, ttl + 2)
@@ -153,7 +154,8 @@ local function holders_of(lock, fence, holders, meta, micros)
     return { 'again', first, '1' }
   end
 
-  -- Ends a shared hold or permit, even if a later command fails. Returns false without a hold.
+  -- Ends a shared hold or permit. Errors after its removal are ignored. Returns false without a
+  -- hold.
   function its.leave(token)
     if not its.kind_of_marker or not call('ZSCORE', holders, token) then
       return false

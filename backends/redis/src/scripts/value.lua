@@ -20,7 +20,8 @@ local function get_string(key)
   return value
 end
 
--- A fence counter expires a week after its last hold has ended and the clock has reached its value.
+-- A week in ms: a fence counter's lifetime after its last hold's end, and after the clock has
+-- reached the counter.
 local IDLE_FENCE = 604800000
 
 -- Returns 'held' or 'broken' if the value is an exclusive hold of the token, else nil.

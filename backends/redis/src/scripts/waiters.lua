@@ -36,7 +36,7 @@ end
 local function publish_lifetime(tokens, records, from, micros, life)
   for i = from, from + 1 do
     local left = records[i] and tonumber(records[i]:match('^%d+ %d+ (%d+)'))
-    -- LEFT is usually an earlier offer's time left, so at most `life`.
+    -- Usually false: LEFT is mostly an earlier offer's time left, at most `life`.
     if left and left > life then
       local asked, client = records[i]:match('^(%d+) %d+ %d+ %S+ %d+ (%S+)')
       if asked / 1000 + left > micros / 1000 + life then

@@ -49,8 +49,8 @@ impl<'c> Sentinels<'c> {
         }
     }
 
-    /// Connects to the master, with retries. `connect` must verify the server's role. Also returns
-    /// the epoch (number) of the master's election.
+    /// Connects to the master, with retries. `connect` must verify the server's role. Returns the
+    /// connection and the epoch (number) of the master's election.
     pub(crate) async fn reach<T, F: Future<Output = Result<T, Failure>>>(
         self,
         connect: impl Fn(ConnectionInfo) -> F,
@@ -83,7 +83,7 @@ impl<'c> Sentinels<'c> {
             end = connect(moved_to(self.server, &master.at)) => {
                 end.map(|live| (live, master.epoch))
             }
-            // If the Sentinels name another master, stop waiting for a frozen one.
+            // If the Sentinels name another master, stop waiting for this one, which may be frozen.
             () = self.another_than(&master) => Err(self.replaced(&master)),
         }
     }

@@ -1,4 +1,4 @@
-//! Notification of failovers by the Sentinels. The client then disconnects from the old master:
+//! The Sentinels' notifications of failovers. The client then disconnects from the old master:
 //! after a freeze or a partition, that master grants locks until it is demoted.
 
 use std::sync::{Arc, Weak};
@@ -68,7 +68,7 @@ async fn answers(connection: &mut redis::aio::MultiplexedConnection, link: &Weak
     let topology = link.upgrade().map(|link| link.shared.config.topology.clone());
     let Some(Topology::Sentinel { master, .. }) = topology else { return false };
     let answer = command(&["SENTINEL", "MASTER", &master]).exec_async(connection).await;
-    // An error reply is a reply, too.
+    // Even an error reply shows that the connection works.
     answer.map_or_else(|cause| cause.code().is_some(), |()| true)
 }
 
@@ -83,7 +83,7 @@ async fn subscribe(
 }
 
 /// Disconnects from a replaced master. Asks all Sentinels, because a majority must name the new
-/// master, and one Sentinel sent the notification.
+/// master, and the notification came from only one.
 async fn check(link: &Weak<Link>) {
     let Some(link) = link.upgrade() else { return };
     let Some(sentinels) = link.sentinels() else { return };

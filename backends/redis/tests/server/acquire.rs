@@ -135,7 +135,7 @@ async fn fences_grow_after_a_reconnect_to_older_data() {
         released(&redis, &claim, ReleaseMode::Plain).await;
         granted.fence
     };
-    // Repeat this, because in a round of over a second, the clock raises the fence anyway.
+    // Several rounds, because in a round of over a second, the clock raises the fence anyway.
     for _ in 0..5 {
         for _ in 0..3 {
             let fence = pair().await;
@@ -307,7 +307,7 @@ async fn scripts_are_sent_again_after_the_server_forgot_them() {
 
 #[tokio::test]
 async fn names_with_braces_and_prefixes_work_on_a_cluster_too() {
-    // A Cluster of one node rejects keys of several slots.
+    // Even a Cluster of one node rejects a request with keys of several slots.
     let server = lockwright_testbed::Redis::options()
         .set("cluster-enabled", "yes")
         .set("cluster-require-full-coverage", "no")

@@ -164,7 +164,7 @@ async fn a_frozen_master_holds_up_no_renewals_of_others() {
     assert!(begun.elapsed() < ttl / 4, "late: {:?}", begun.elapsed());
     assert_eq!(renewals[0].outcome, RenewalOutcome::Indeterminate);
     assert_eq!(renewals[1..], [Renewal::RENEWED, Renewal::RENEWED]);
-    // The task also waits no longer than `patience`, which is short near a hold's deadline.
+    // The renewal task waits at most for `patience`, which is short near a hold's deadline.
     let patience = ttl / 10;
     let batch: Vec<_> = batch.into_iter().map(|one| Renew { patience, ..one }).collect();
     let begun = Instant::now();
@@ -309,7 +309,7 @@ async fn slots_that_nobody_serves_are_reported() {
     let [name, ..] = names_of_all_masters(&cluster);
     let slot = cluster.slot_of(&name).unwrap().to_string();
     let error = eventually(|| async {
-        // Repeat this, because gossip from other nodes can restore the slot's owner.
+        // Repeat the deletion, because gossip from other nodes can restore the slot's owner.
         for node in &cluster.nodes {
             let _ = node.command::<()>(&["CLUSTER", "DELSLOTS", &slot]);
         }

@@ -124,8 +124,8 @@ async fn a_node_that_may_have_lost_writes_is_new() {
     }
 }
 
-/// Redis loads its log as the default user. If this user has no rights, it loads only the
-/// incarnation.
+/// Redis loads its log as the default user. If this user has no rights, only the incarnation is
+/// restored.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_loads_its_log_without_rights_is_new() {
     let options = testbed::Redis::options().append_only("always");

@@ -25,7 +25,6 @@ async fn pair() -> (testbed::Redis, testbed::Redis) {
     (master, replica)
 }
 
-/// Waits until the master counts the replica's acknowledgements.
 async fn acknowledges(master: &testbed::Redis) {
     let mut connection = master.connection().unwrap();
     eventually(|| {

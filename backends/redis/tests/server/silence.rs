@@ -51,7 +51,7 @@ async fn silent_connection_to_a_master_of_sentinels_is_replaced() {
     for sentinel in &set.sentinels {
         let monitor = ["SENTINEL", "MONITOR", "through-proxy", "127.0.0.1", &port, "2"];
         sentinel.command::<()>(&monitor).unwrap();
-        // The Sentinels' connections to the proxy go silent too. Prevent a failover.
+        // Prevent a failover: the Sentinels' connections to the proxy will be silent.
         let patient = ["SENTINEL", "SET", "through-proxy", "down-after-milliseconds", "60000"];
         sentinel.command::<()>(&patient).unwrap();
     }

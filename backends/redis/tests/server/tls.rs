@@ -85,7 +85,6 @@ async fn client_certificate_is_sent_if_required() {
     let (certificate, key) = (other.certificate(), other.key());
     let unknown_client = [all[0], ("cert", certificate.as_path()), ("key", &key)];
     wrong(&with(&server.url(), &unknown_client), ErrorKind::Denied, "client's certificate").await;
-    // The key belongs to another certificate.
     let mixed = [all[0], all[1], ("key", key.as_path())];
     wrong(&with(&server.url(), &mixed), ErrorKind::InvalidConfig, "can't be used").await;
 }

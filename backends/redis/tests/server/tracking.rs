@@ -154,7 +154,7 @@ async fn harmless_setting_is_no_risk() {
     server.command::<()>(&["CONFIG", "SET", "tracking-table-max-keys", "1000000"]).unwrap();
     renew().await;
     is_quiet(&mut told);
-    // The client's own release causes no event either.
+    // Like a renewal, the client's own release causes no event.
     redis.release(&claim, ReleaseMode::Plain).await.unwrap();
     let next_one = held(&server, &redis, "b").await;
     server.command::<()>(&["DEL", "b"]).unwrap();

@@ -6,9 +6,9 @@
 //!
 //! A node votes with the number `max(its counter + 1, the request's candidate)`. If a quorum sends
 //! the same number, this is the fence. Any two quorums share a node, so the next fence is larger.
-//! If the numbers differ, the nodes that still store the token record the highest. Once recorded by
-//! a quorum, it is the fence. If a quorum replies that the token already held the lock, the hold
-//! already has a fence, and other votes' numbers don't count.
+//! If the numbers differ, the nodes that still store the token record the highest, which is the
+//! fence once a quorum has recorded it. If a quorum replies that the token already held the lock,
+//! the hold already has a fence, and only these nodes' numbers count.
 
 mod refusal;
 mod tally;
@@ -83,7 +83,7 @@ enum Answer {
     Failed(Error),
 }
 
-/// One round. If it is dropped, its requests continue in tasks.
+/// One round. If the value is dropped, its requests continue in tasks.
 struct Round {
     request: Arc<VoteRequest>,
     node_votes: Requests<Report>,
@@ -205,7 +205,7 @@ impl Round {
         }
     }
 
-    /// Makes the nodes that voted record the highest fence. Returns it once recorded by a quorum.
+    /// Makes the nodes that voted record the highest fence. Returns this fence if a quorum does.
     async fn write_back(&mut self) -> Option<Fence> {
         let quorum = self.request.fleet.quorum;
         let repeats = self.yes().filter(|(_, yes, _)| yes.repeated).count();

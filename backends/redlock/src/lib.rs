@@ -32,8 +32,8 @@
 //! - Read locks, semaphores, hand-over: a majority semaphore admits too many holders, and a single
 //!   node can't hand over a quorum's hold.
 //!
-//! New nodes don't vote at first either, because a client can't distinguish them from nodes that
-//! lost their data. If all nodes are certainly new, call [`Redlock::admit`].
+//! New nodes don't vote at first, because a client can't distinguish them from nodes that lost
+//! their data. If all nodes are certainly new, call [`Redlock::admit`].
 //!
 //! # The algorithm
 //!

@@ -141,7 +141,7 @@ impl NodeVote {
         fleet.token_states.keep(claim.token, token_state, None, fleet.now(), claim.ttl);
     }
 
-    /// Requests the vote. After an error, the request certainly had no effect.
+    /// Requests the vote. An error means that the request certainly had no effect.
     async fn ask(&self) -> Result<Asked, Error> {
         let VoteRequest { fleet, token_state, until, .. } = &*self.request;
         // Retry once, because the node's new incarnation may already vote.

@@ -50,7 +50,6 @@ impl<T: Send + 'static> Requests<T> {
 }
 
 impl<T> Requests<T> {
-    /// Returns the next reply and its node, or `None` after the last.
     pub(crate) async fn next(&mut self) -> Option<(usize, T)> {
         poll_fn(|cx| {
             if lock(&self.replies.0).is_empty() {

@@ -187,7 +187,7 @@ impl TokenStates {
         }
     }
 
-    /// Keeps the state until the token's release, otherwise for at least two TTLs.
+    /// Keeps the state until the token's release. Without one, keeps it for at least two TTLs.
     pub(crate) fn keep(
         &self,
         token: Token,

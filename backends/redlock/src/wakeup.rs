@@ -1,8 +1,8 @@
 //! Notifications by the nodes, forwarded to the attached clients.
 //!
 //! A wake-up is forwarded when a quorum has sent it. Messages can be lost, so a minority's wake-up
-//! is forwarded too, after a random pause: clients with split votes must not retry together. A loss
-//! is forwarded when no quorum is left, and before that as `AtRisk`.
+//! is forwarded after a random pause: clients with split votes must not retry together. A hold's
+//! first risk or loss is forwarded as `AtRisk`, and the loss that leaves no quorum as `Lost`.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
@@ -139,8 +139,7 @@ impl Wakeups {
         });
     }
 
-    /// Notes a risk or a loss. Forwards the first risk of a hold, and the loss that leaves no
-    /// quorum.
+    /// Notes a risk, or with `lost` a loss.
     fn risk(&self, at: usize, token: Token, lost: Option<Reason>) {
         let (is_first, has_no_quorum) = {
             let mut seen = lock(&self.seen);

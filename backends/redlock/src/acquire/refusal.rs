@@ -17,7 +17,7 @@ const MOST_SPREAD: u32 = 32;
 /// split the votes again.
 const SHORTEST_ROUND: Duration = Duration::from_millis(1);
 
-/// Poll interval while another library holds the lock, because its release sends no wake-up.
+/// Poll interval while another library holds the lock, whose release sends no wake-up.
 const FOREIGN_POLL: Duration = Duration::from_millis(100);
 
 impl Round {
@@ -36,7 +36,7 @@ impl Round {
                      again; use a new request",
                 ));
             }
-            // If no node reported a holder, missing votes came too late, and the name may be free.
+            // If no node reported a holder, votes came too late. The name may be free, not busy.
             if no > 0 {
                 return Ok(AcquireOutcome::Busy(self.busy(yes)));
             }

@@ -64,7 +64,7 @@ async fn a_duplicate_that_appears_later_has_no_vote() {
     let address = five.server(0).address();
     let proxy = Proxy::start(address).unwrap();
     five.each([1, 2], |server| server.kill());
-    // Three servers are running. Server 0 has two of the addresses.
+    // Three servers run, and server 0 has two of the five addresses.
     let mut urls = five.fleet.urls();
     urls[1] = five.fleet.servers[0].url_through(proxy.port());
     proxy.cut();

@@ -1,7 +1,7 @@
 //! Ends abandoned sessions: those whose connection this client has closed.
 //!
 //! A server process that waits for a lock or a replica doesn't notice a closed connection. So one
-//! task ends such sessions through another connection.
+//! task ends these sessions through another connection.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};

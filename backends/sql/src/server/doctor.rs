@@ -13,7 +13,7 @@ const MANY_NAMES: i64 = 1_000_000;
 const FEW_CONNECTIONS: i64 = 20;
 
 /// Returns a finding if the connection leaves this machine without encryption. Behind a pooler or a
-/// proxy, `query` examines only the connection between that and the server.
+/// proxy, `query` examines only that software's connection to the server.
 pub(crate) async fn encryption<D: Dialect>(
     pool: &Pool<D>,
     is_demanded: bool,

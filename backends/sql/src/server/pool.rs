@@ -283,8 +283,8 @@ impl<D: Dialect> Pool<D> {
         {
             let mut idle = lock(&self.idle);
             taken.generation = idle.generation;
-            // The most recently used connection is taken, so that unneeded ones reach the idle
-            // limit.
+            // The most recently used connection is taken, so that unneeded connections reach the
+            // idle limit.
             if let Some((connected, used)) = idle.connections.pop() {
                 if used.elapsed() < IDLE {
                     taken.connected = Some(connected);

@@ -17,8 +17,8 @@ pub(crate) enum Use {
 /// The limits on one backend's server sessions, by use. One session is reserved for ending
 /// abandoned sessions.
 ///
-/// A connection keeps its permit until the server has ended its session. A session that may outlive
-/// its connection goes to `Pool::abandon`, with the permit.
+/// A connection keeps its permit until the server has ended the connection's session. A session
+/// that may outlive its connection goes to `Pool::abandon`, with the permit.
 #[derive(Debug, Clone)]
 pub(crate) struct SessionLimit {
     shares: [(usize, Arc<Semaphore>); 4],

@@ -73,7 +73,7 @@ impl Database {
     }
 
     /// Returns the path of SQLite's write-ahead log. If the lock file is a symbolic link, the log
-    /// is next to its target.
+    /// is next to the link's target.
     pub(super) fn log(&self) -> PathBuf {
         let path = self.path.canonicalize().unwrap_or_else(|_| self.path.to_path_buf());
         let mut log = path.into_os_string();
@@ -212,7 +212,7 @@ async fn use_write_ahead_log(connection: &mut SqliteConnection) -> sqlx::Result<
 async fn version_or_create(connection: &mut SqliteConnection) -> sqlx::Result<i64> {
     if !has_tables(connection).await? {
         let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
-        // Another process may have created the tables, so this checks again under the write lock.
+        // Another process may have created the tables before this one got the write lock.
         if !has_tables(&mut transaction).await? {
             sqlx::raw_sql(SCHEMA).execute(&mut *transaction).await?;
         }

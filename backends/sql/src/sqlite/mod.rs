@@ -110,7 +110,7 @@ static PROFILE: LazyLock<Profile> = LazyLock::new(|| {
     profile.tickets = true;
     profile.ttl = Duration::from_millis(50)..=Profile::LONGEST_TTL;
     profile.renew_batch = 500;
-    // Waiters also poll, because a process that is killed after its commit wakes no waiter.
+    // A process that is killed after its commit wakes no waiter, so waiters poll.
     profile.slow_poll = Duration::from_secs(1);
     profile
 });

@@ -1,8 +1,8 @@
 //! Notifies waiters of releases.
 //!
 //! After its commit, the writer notifies every client of its own process. For other processes, the
-//! writer opens SQLite's log for reading, and closes it. Their inotify watches report only such a
-//! close.
+//! writer opens SQLite's log for reading, and closes it. In those processes, an inotify watch
+//! reports only such a close.
 //!
 //! - SQLite itself opens the log for writing, so grants, renewals and checkpoints wake no waiter.
 //! - The log has no POSIX locks, so closing it is safe, unlike closing the database file.

@@ -313,7 +313,7 @@ impl Writer {
         }
         let Ok(mut tables) = self.tables() else { return };
         let now = tables.now;
-        // Ignores a failure, because the next request also reports it.
+        // Ignores a failure, which the next request reports.
         let swept = tables.sweep(KEPT).await.unwrap_or_default();
         self.next_sweep = now + if swept.more { SHORT_PAUSE } else { PAUSE };
     }

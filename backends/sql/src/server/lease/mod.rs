@@ -215,7 +215,7 @@ impl<D: Dialect> LeaseBackend<D> {
             && let Some(pause) = self.turns.pause(claim, Instant::now())
         {
             let left = limit.saturating_since(self.clock.now());
-            // The pause is short, because the TTL counts from before it.
+            // The TTL counts from before the pause, so the pause must be short.
             tokio::time::sleep(pause.min(left / 2).min(claim.ttl / 16)).await;
         }
         let mut outcome = self.decide(claim, may_wait, waits).await?;

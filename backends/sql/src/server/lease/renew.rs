@@ -11,8 +11,8 @@ use crate::server::{Dialect, Sending, Sql, Value};
 
 const LOCKED_PAUSE: Duration = Duration::from_millis(10);
 
-/// The minimum wait in the server's queue for a locked row. If sessions lock the row in turns,
-/// retries without a wait always find it locked.
+/// The minimum wait in the server's queue for a locked row. If other sessions lock the row in
+/// turns, retries without a wait may never find it free.
 const WAITS_FOR_ROW: Duration = Duration::from_millis(500);
 
 const WAIT_AT_ONCE: usize = 3;

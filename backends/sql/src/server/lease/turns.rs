@@ -1,9 +1,9 @@
 //! Spreads the requests of waiters. A release wakes all of them, and only one is granted the lock.
 //!
-//! A client remembers how long its claims of a name waited for their grants. Its next claim sends
+//! A client remembers how long its claims of a name waited for their grants. The next claim sends
 //! no request before most of that time has passed, so the client that has waited longest usually
-//! sends the first. A client that releases a lock for which others wait pauses before its next
-//! claim of the lock. A pause that is too short or too long costs only time.
+//! sends the first request. A client that releases a lock for which others wait pauses before its
+//! next claim of the lock. A pause that is too short or too long costs only time.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use lockwright_core::backend_util::lock;
 use lockwright_core::{Claim, LockName, Token};
 
-/// The longest remembered wait. It limits the pause after other waiters have left.
+/// The longest remembered wait, which limits the pause once other waiters have left.
 const LONGEST: Duration = Duration::from_millis(64);
 
 /// The shortest pause for which a timer is worthwhile.
@@ -36,7 +36,7 @@ struct Turn {
     /// True if an earlier request of the claim was rejected.
     was_busy: bool,
     usual_wait: Duration,
-    /// True if others waited at the last release.
+    /// True if other clients waited at the last release.
     yields: bool,
 }
 

@@ -23,8 +23,8 @@ const SESSION_LIMIT: Duration = Duration::from_millis(400);
 /// The longest wait of an inspection, a listing or a break for this client's own records.
 const RECORD_LIMIT: Duration = Duration::from_secs(2);
 
-/// A request to a claim's task. If the task drops the answer's sender, it didn't carry out the
-/// request, which the caller repeats.
+/// A request to a claim's task. If the task drops the answer's sender, the request wasn't carried
+/// out, and the caller repeats it.
 pub(super) enum Command {
     Acquire(Wait, oneshot::Sender<Result<AcquireOutcome>>),
     Renew(oneshot::Sender<RenewalOutcome>),
@@ -143,8 +143,8 @@ impl<S: Server> EngineState<S> {
         open.saturating_sub(joints) >= own
     }
 
-    /// Returns a session, and since when it was idle if it isn't new. If all are in use, waits only
-    /// briefly, because the error must precede the client's own timeout.
+    /// Returns a session, and since when it was idle if it isn't new. If all sessions are in use,
+    /// waits only briefly, because the error must precede the client's own timeout.
     pub(super) async fn session(
         &self,
         claim: &Claim,
@@ -157,7 +157,8 @@ impl<S: Server> EngineState<S> {
             }
             let pool = &self.server.pool;
             let sessions = pool.sessions();
-            // True if a joint session has a `Hold` permit, which its end frees for a wait.
+            // True if a joint session has a `Hold` permit, which a wait can have once that session
+            // ends.
             let has_others = self.joint_sessions.count() > sessions.open(Use::Joint);
             if sessions.open(Use::Hold) == sessions.share(Use::Hold)
                 && (of == Use::Joint || has_others)
@@ -195,7 +196,7 @@ impl<S: Server> Drop for Place<S> {
     }
 }
 
-/// Closes sessions that were idle for too long, as long as there are idle ones.
+/// Closes sessions that were idle for too long. Looks again as long as any session is idle.
 async fn close_idle<S: Server>(state: Weak<EngineState<S>>, mut signals: mpsc::Receiver<()>) {
     while signals.recv().await.is_some() {
         sleep(idle::KEPT / 2).await;

@@ -29,7 +29,7 @@ impl<S: Server> HoldSession<S> {
     }
 
     /// Shortens the idle timeout of a hold's own session. In a joint session, the hold's task
-    /// releases the lock instead.
+    /// releases the lock in time instead.
     pub(super) async fn shorten(&mut self, to: Duration) -> Result<()> {
         match self {
             Self::Own(session) => session.shorten(to).await,

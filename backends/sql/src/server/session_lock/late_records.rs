@@ -33,8 +33,8 @@ pub(super) async fn record_late<S: Server>(
 }
 
 impl Unrecorded {
-    /// Records the hold in a separate task, so a release doesn't wait. A late record doesn't
-    /// overwrite a later hold's.
+    /// Records the hold in a separate task, so a release doesn't wait for the record. A late record
+    /// doesn't overwrite a later hold's record.
     pub(super) fn record<S: Server>(self, server: &Arc<Sessions<S>>) {
         if self.is_recorded.upgrade().is_none_or(|flag| flag.load(Ordering::Relaxed)) {
             return;

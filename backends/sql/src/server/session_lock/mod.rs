@@ -14,7 +14,7 @@
 //!   the server measured the wait, the TTL starts that long after the request. Otherwise, after a
 //!   short wait, the TTL starts at the request, and after a longer one, at the first renewal.
 //! - **A writer that waits for readers closes a barrier**, a lock that keeps new readers out.
-//!   Otherwise, the server would grant new readers between two statements of the writer's wait.
+//!   Otherwise, new readers would get the lock between two statements of the writer's wait.
 //! - **Holds and requests have separate permits**, so a release never waits for a hold's permit.
 
 mod engine;
@@ -129,7 +129,7 @@ pub(crate) trait Session: Send + Sync + 'static {
     fn id(&self) -> SessionId;
 
     /// Sets the idle timeout to the TTL, rounded up, and acquires the lock. While the lock is held,
-    /// the timeout is never longer.
+    /// the timeout is never longer than that.
     ///
     /// The call waits in the server for about `slice`, or not at all if that is `None`. After an
     /// unsuccessful wait, the caller waits again or calls [`leave`](Session::leave). If `last` is

@@ -84,8 +84,7 @@ impl<S: Server> Sessions<S> {
             return Ok(false);
         }
         // The release is recorded first, because the holder reads the record after its session's
-        // end. The result is ignored, because a young hold isn't recorded yet, and a claim that
-        // only waits never is.
+        // end. The result is ignored, because a young hold or a waiting claim has no record.
         let mark_released = self.sql(claim.mode, "mark_released");
         self.mark(mark_released, name, token, &[], 3).await?;
         Ok(self.end(name, token).await? > 0)
@@ -140,7 +139,7 @@ impl<S: Server> Sessions<S> {
             if !self.sessions_of(name, token).await?.iter().any(|(session, _)| *session == id) {
                 return Ok(true);
             }
-            // A late record of the hold may have cleared `released`.
+            // A late record of the hold may have cleared `released`, so the mark is repeated.
             self.about(mark_released, name, token, Effect::Changes, &[]).await?;
         }
         let others = Sql::new(&self.pool.dialect().expand_for(self.kind, OTHERS));
@@ -178,8 +177,8 @@ impl<S: Server> Sessions<S> {
         self.look(name, None).await.map(|(inspection, _)| inspection)
     }
 
-    /// Returns the claim's holder. In a joint session, the remaining time is zero, because the
-    /// record lacks the hold's deadline.
+    /// Returns the claim's holder. In a joint session, the remaining time is given as zero, because
+    /// the record lacks the hold's deadline.
     pub(crate) async fn carried(&self, claim: &Claim) -> Result<Option<Holder>> {
         let Some((mut holder, session)) = self.holder(&claim.name, claim.token).await? else {
             return Ok(None);
@@ -261,7 +260,7 @@ impl<S: Server> Sessions<S> {
         let mut page = Page::default();
         for row in &rows {
             let Some(name) = self.pool.sound(row.text(0))? else { continue };
-            // MySQL ignores spaces at the prefix's end, so it may return names before the prefix.
+            // MySQL ignores spaces at the prefix's end, so there may be names before the prefix.
             if name < prefix {
                 continue;
             }
@@ -278,13 +277,13 @@ impl<S: Server> Sessions<S> {
             }
         }
         if rows.len() >= PAGE {
-            // The last name may have more readers than this page, so it moves to the next page.
+            // The last name may have more readers than this page, so the next page has the name.
             if page.names.len() > 1 {
                 page.names.pop();
             }
             page.next = page.names.last().map(|last| Cursor(last.name.as_str().to_owned()));
             if let [only] = &mut page.names[..] {
-                // The readers of the only name may not fit on a page.
+                // The readers of the only name may not fit on a page, but `inspect` reads all.
                 *only = self.inspect(&only.name).await?;
             }
             page.names.retain(|name| !name.holders.is_empty());
@@ -350,7 +349,7 @@ impl<S: Server> Sessions<S> {
         let mark_broken = self.sql(holder.mode, "mark_broken");
         let note = [("note", Value::Text(note))];
         let marked = self.mark(mark_broken, name, token, &note, 10).await?;
-        // A hold marked as broken can't be renewed, so the remaining time is read afterwards.
+        // A hold marked as broken can't be renewed, so the remaining time is read after the mark.
         let remaining = match self.holder(name, token).await? {
             Some((holder, _)) => holder.remaining.unwrap_or(Duration::MAX),
             None => Duration::ZERO,
@@ -374,8 +373,8 @@ impl<S: Server> Sessions<S> {
         }
     }
 
-    /// Marks a hold's record. Returns whether there is one. Tries several times, because a young
-    /// hold isn't recorded yet.
+    /// Marks a hold's record, and returns whether the record exists. Tries several times, because a
+    /// young hold isn't recorded yet.
     async fn mark(
         &self,
         sql: &Sql,

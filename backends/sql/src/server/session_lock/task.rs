@@ -65,7 +65,7 @@ enum Asked<S: Server> {
 }
 
 impl Inbox {
-    /// Answers requests about the waiting claim until it is withdrawn.
+    /// Answers requests about the waiting claim until the claim is withdrawn.
     pub(super) async fn withdrawn(&mut self) -> Withdrawn {
         loop {
             let unwanted = async {

@@ -24,8 +24,8 @@ LEFT JOIN lockwright_tombstone AS tombstone ON tombstone.token = ?2 AND tombston
 
 /* held */
 -- Returns names that no waiter can acquire now: exclusive holds, semaphores without a free permit,
--- and names with readers and a waiting writer. Names with readers alone are omitted, because their
--- waiters may be readers.
+-- and names with readers and a waiting writer. Names with readers alone are omitted, because
+-- another reader can acquire them.
 -- ?1 JSON [name, ...], ?2 boot, ?3 now
 SELECT lease.name
 FROM json_each(?1) AS asked

@@ -24,7 +24,7 @@ use crate::server::{Use, errors};
 
 use task::{limited, start};
 
-/// The most holds of one session, which all end with it.
+/// The most holds of one session. All of them end with the session.
 const MOST: usize = 500;
 
 /// The least time limit of a statement, because a short TTL gives a slow server too little time.
@@ -49,7 +49,7 @@ pub(super) struct JointSessions {
     opening: tokio::sync::Mutex<()>,
 }
 
-/// The session's task ends once this and all members are dropped.
+/// The session's task ends once this value and all members are dropped.
 struct JointSession {
     id: SessionId,
     ttl: Duration,
@@ -71,7 +71,7 @@ type Answer<T> = oneshot::Sender<Result<T>>;
 /// The third value sends to [`Member::ended`].
 type LockOrder = (Claim, Answer<(Locked, BootInstant)>, watch::Sender<bool>);
 
-/// A hold in a joint session, or an attempt. Dropping it releases the lock.
+/// A hold in a joint session, or an attempt to acquire one. Dropping the value releases the lock.
 #[derive(Debug)]
 pub(super) struct Member {
     id: SessionId,
@@ -116,8 +116,8 @@ pub(super) async fn slot<S: Server>(state: &Arc<EngineState<S>>, claim: &Claim) 
     }
     let pool = &state.server.pool;
     let backend = pool.dialect().backend();
-    // Only one request at a time opens a session. The others wait, and time out before the client
-    // does.
+    // Only one request at a time opens a session. The other requests wait, for less than the
+    // client's own time limit.
     let limit = pool.limits().connect.min(claim.patience() / 2);
     let Ok(_opening) = timeout(limit, state.joint_sessions.opening.lock()).await else {
         return Err(errors::no_session_in(limit, pool.refusal(), backend));

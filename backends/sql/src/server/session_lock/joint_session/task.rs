@@ -15,8 +15,8 @@ use crate::server::{Effect, errors};
 /// How often a busy task checks for the session's end and other clients' requests.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// How long a session without holds stays open, at most half its TTL. The server ends it after the
-/// TTL.
+/// How long a session without holds stays open, at most half its TTL. The server ends an idle
+/// session after the TTL.
 pub(super) const KEPT: Duration = Duration::from_secs(5);
 
 /// The most holds that one statement renews.
@@ -36,7 +36,7 @@ struct Task<S> {
     looked: Instant,
 }
 
-/// The holds. If the task is dropped, as at the runtime's end, they are reported as lost.
+/// The holds, which are reported as lost if the task is dropped, as at the runtime's end.
 struct Members {
     /// Locks are re-entrant within a session, so a name stays here until the server has confirmed
     /// its release.

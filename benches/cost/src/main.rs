@@ -2,7 +2,7 @@
 //! instructions only inside [`counted_by_callgrind`].
 //!
 //! The first line of the output has `vectors`, a tab and the processor's vector extension, by which
-//! libraries select code. Each other line has a path, a tab and the number of executions.
+//! libraries select code. Each later line has a path, a tab and the number of executions.
 #![forbid(unsafe_code)]
 
 mod by_future;
@@ -18,7 +18,7 @@ pub(crate) type Counted<'a> = Pin<Box<dyn Future<Output = u64> + 'a>>;
 fn main() {
     println!("vectors\t{}", vectors());
     for path in paths::ALL {
-        // With its own runtime, a path shares no timers and tasks.
+        // Each path has its own runtime, so that it shares no timers and tasks with other paths.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
         let times = (path.prepare)(&runtime.expect("a runtime needs nothing"));
         println!("{}\t{times}", path.name);
@@ -35,8 +35,8 @@ fn vectors() -> &'static str {
     "those of every such processor"
 }
 
-/// Runs a path. Callgrind finds this function by its name, which no other symbol may contain, so it
-/// has no closure or type parameter.
+/// Runs a path. Callgrind finds this function by its name. The function has no closure or type
+/// parameter, because these would add symbols with the same name.
 #[inline(never)]
 pub(crate) fn counted_by_callgrind(runtime: &Runtime, path: Counted<'_>) -> u64 {
     // `black_box` prevents a tail call, so this function returns after the path.

@@ -26,7 +26,7 @@ const library = {
   },
 
   renew(lock, ttl) {
-    // The lock's own `extend` would retry without limit, as its acquisition does.
+    // `lock.extend` would retry without limit, as `acquire` does.
     return this.redlock.extend(lock, ttl);
   },
 

@@ -1,7 +1,7 @@
 //! The benchmarks' protocol in Rust: see `benches/compare/README.md`. A subject's `main` calls
 //! [`serve`] for its [`Library`].
 //!
-//! A subject has one thread, because it is pinned to one core.
+//! A subject has one thread, because the driver pins it to one core.
 #![forbid(unsafe_code)]
 #![allow(missing_docs)] // the names express the rest
 
@@ -34,8 +34,7 @@ pub const BACKENDS: &[&str] = &[
     "zookeeper",
 ];
 
-/// The TTL of all locks. A library that has a TTL for each connection may use it in
-/// [`Library::open`].
+/// The TTL of all locks. [`Library::open`] may use this TTL, if the library sets it per connection.
 pub const TTL: Duration = Duration::from_secs(15);
 
 pub type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
@@ -46,7 +45,7 @@ pub struct Handshake {
     /// The name in the tables.
     pub name: &'static str,
     pub library: &'static str,
-    /// The language's version, if it matters.
+    /// The language's version or the async runtime.
     pub runtime: &'static str,
     pub backends: &'static [&'static str],
     /// Notes for the report.

@@ -82,8 +82,8 @@ impl<'a> BackendRun<'a> {
         seen
     }
 
-    /// Lets a subject's tasks contend, to check exclusion. After few hand-overs, repeats this for
-    /// longer, because a subject may start late.
+    /// Checks the mutual exclusion of a subject's contending tasks. If there were few hand-overs,
+    /// repeats the check for a longer time, because a subject may start late.
     fn check(
         &self,
         subject: &mut RunningSubject<'_>,
@@ -159,7 +159,7 @@ impl<'a> BackendRun<'a> {
         if self.is_in_one_process() {
             return;
         }
-        // A thousand waiters may have left connections open.
+        // The waiters may have left a thousand connections open.
         self.dismiss_all();
         // The rounds are the inner loop, so that the processes start only once per count.
         for count in &pace.growing_processes {

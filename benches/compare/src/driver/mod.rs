@@ -28,7 +28,7 @@ pub struct Plan {
     /// The workloads; empty for all.
     pub only: Vec<String>,
     pub rounds: usize,
-    /// True to check only that everything works.
+    /// If true, measures for a moment, only to check that everything works.
     pub smoke: bool,
     /// Lockwright's programs: the baseline, the current build, perhaps an earlier one.
     pub ours: Vec<(Kind, Vec<String>)>,

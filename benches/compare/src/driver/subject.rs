@@ -122,13 +122,13 @@ impl<'a> RunningSubject<'a> {
         if !self.pace.is_smoke {
             regime.pin(&theirs, &subjects);
         }
-        // Queries for keep-alives are commands too, so they come before the first and after the
-        // last count.
+        // Queries for keep-alives count as commands, so they come before the first count of
+        // commands and after the last.
         let alive = servers.counts.keep_alives().map_err(unanswered)?;
         let served = servers.counts.served().map_err(unanswered)?;
         let before = (cores::used(&theirs), cores::used(&subjects));
         let of = act(&mut self.workers[..count])?;
-        // List the processes again, because some servers start one per connection.
+        // List the processes again, because some servers start a process per connection.
         let after = (cores::used(&servers.processes()), cores::used(&subjects));
         let served = servers.served_since(served).map_err(unanswered)?.map(|served| served as f64);
         let keep_alives = servers.keep_alives_since(&alive).map_err(unanswered)?;

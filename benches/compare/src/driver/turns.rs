@@ -1,4 +1,4 @@
-/// Times are in nanoseconds.
+/// The turn of a task. Times are in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Turn {
     pub(super) process: usize,
@@ -76,7 +76,7 @@ impl Turns {
         self.in_time().len() as f64 / self.seconds()
     }
 
-    /// Waits that end after the measurement count, because they reveal starvation.
+    /// Returns all waits, sorted. Waits that end after the measurement reveal starvation.
     pub(super) fn waits(&self) -> Vec<u64> {
         let mut waits: Vec<u64> = self.turns.iter().map(|turn| turn.granted - turn.asked).collect();
         waits.sort_unstable();

@@ -57,8 +57,8 @@ fn timed(workload: &Workload) -> &'static str {
     if workload.id == "pairs" { "pairs" } else { "waits" }
 }
 
-/// Draws ratios to the baseline, or figures if less is better: then the baseline's figure is often
-/// zero.
+/// Draws ratios to the baseline. If less is better, draws figures, because the baseline's figure is
+/// often zero.
 fn points(view: &View<'_>, workload: &Workload) -> Drawn<Option<String>> {
     let are_ratios = workload.more_is_better;
     let regimes = view.regimes(workload);

@@ -15,9 +15,9 @@ struct Change {
     line: String,
 }
 
-/// Describes Lockwright's changes beyond the noise, or those of `all` subjects.
+/// Describes changes beyond the noise: Lockwright's, or those of all subjects if `all`.
 ///
-/// Compares the figures divided by the baseline's, if any, because a slower machine changes both.
+/// Divides each figure by the baseline's, if any, because a slower machine changes both.
 pub fn text(old: &Results, new: &Results, all: bool) -> String {
     let (before, after) = (View::of(old), View::of(new));
     let wanted = |cell: &&Cell| {

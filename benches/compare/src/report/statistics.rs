@@ -6,14 +6,14 @@
 /// The confidence that a spread contains the true median, with enough rounds.
 pub const CERTAINTY: f64 = 0.98;
 
-/// The smallest change between runs that counts. Another memory layout may cause smaller ones.
+/// The smallest change between runs that counts. Another memory layout may cause smaller changes.
 pub const BETWEEN_RUNS: f64 = 0.1;
 
 /// The maximum number of values in the exact test. More values would slow it down.
 const ENOUGH: usize = 40;
 
-/// Returns the smallest change that counts. Few rounds may agree by chance, so their limit is
-/// larger.
+/// Returns the smallest change that counts. With few rounds, this change is larger, because the
+/// rounds may agree by chance.
 pub fn relevant(rounds: usize) -> f64 {
     match rounds {
         0..=2 => 0.5,
@@ -34,7 +34,6 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Returns the spread, unless there are no values.
     pub fn of(values: &[f64]) -> Option<Self> {
         let sorted = sorted(values);
         let rank = rank(sorted.len());
@@ -113,7 +112,7 @@ pub fn differ(old: &[f64], new: &[f64]) -> bool {
 pub fn mann_whitney(one: &[f64], other: &[f64]) -> f64 {
     let (one, other) = (&one[..one.len().min(ENOUGH)], &other[..other.len().min(ENOUGH)]);
     let all = sorted(&[one, other].concat());
-    // Twice the mid-rank, which is an integer.
+    // Twice the mid-rank, because this is an integer.
     let rank = |value: &f64| {
         let below = all.partition_point(|known| known < value);
         below + 1 + all.partition_point(|known| known <= value)

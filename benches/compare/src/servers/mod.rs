@@ -1,4 +1,4 @@
-//! The servers of each backend. Each except Redis syncs writes to disk before it answers.
+//! The servers of each backend. All servers except Redis sync writes to disk before they answer.
 
 mod etcd;
 mod redis;
@@ -50,7 +50,8 @@ pub struct Servers {
 }
 
 pub(crate) trait Counts: Debug {
-    /// Returns the number of commands so far, with those in scripts, or `None` without a count.
+    /// Returns the number of commands so far, including commands in scripts. Returns `None` if the
+    /// server doesn't count commands.
     fn served(&self) -> Result<Option<u64>> {
         Ok(None)
     }
@@ -74,7 +75,7 @@ impl Servers {
         Self { url, addresses, version, counts, roots: Vec::new(), per_look: 0 }
     }
 
-    /// Starts a backend's servers. All children that start in this time count as servers.
+    /// Starts a backend's servers. All child processes that start during the call count as servers.
     ///
     /// # Panics
     /// If there is no such backend.
@@ -86,8 +87,8 @@ impl Servers {
         let mut this = start()?;
         this.roots = descendants::of(us);
         this.roots.retain(|process| !before.contains(process));
-        // `served` itself sends commands. Their number is the smallest of several differences,
-        // because a cluster's members send commands to each other too.
+        // `served` itself sends commands. Their number is the smallest of several differences: in a
+        // cluster, commands between the members increase some differences.
         let served = || Ok(this.counts.served()?.unwrap_or(0));
         let counts: Vec<u64> = (0..4).map(|_| served()).collect::<Result<_>>()?;
         let differences = counts.windows(2).map(|pair| pair[1].saturating_sub(pair[0]));
@@ -95,7 +96,6 @@ impl Servers {
         Ok(this)
     }
 
-    /// Returns the number of commands since `before`.
     pub fn served_since(&self, before: Option<u64>) -> Result<Option<u64>> {
         let served = self.counts.served()?.zip(before);
         Ok(served.map(|(now, before)| now.saturating_sub(before + self.per_look)))

@@ -34,7 +34,7 @@ const TTL = 15 * time.Second
 // called concurrently.
 type Library interface {
 	Open(backend string, servers Servers) error
-	// Prepare creates the resources for a task, once, before the measurement.
+	// Prepare creates the resources of a task, once, before the measurement.
 	Prepare(task int) error
 	// Lock acquires a name and waits as the library does. Contending tasks have distinct numbers.
 	Lock(task int, name string) (Hold, error)

@@ -97,7 +97,7 @@ impl Library for Etcd {
         }
     }
 
-    /// Creates a key. It holds the lock once all earlier keys are gone.
+    /// Creates a key, which holds the lock once all earlier keys are gone.
     async fn lock(&self, name: &str, ttl: Duration) -> Result<Box<str>> {
         let options = PutOptions::new().with_lease(self.lease(ttl).await?);
         let queues = self.queues().await?;
@@ -105,7 +105,7 @@ impl Library for Etcd {
         self.asked.set(number + 1);
         let key = format!("{PREFIX}{name}{END}{}/{number}", process::id());
         let (front, in_front) = oneshot::channel();
-        // Insert the waiter before the key, so that it misses no event.
+        // Insert the waiter before the key exists, so that the waiter misses no event.
         locked(queues).waiting.insert(key.clone(), front);
         self.client.clone().put(&*key, "", Some(options)).await?;
         in_front.await?;

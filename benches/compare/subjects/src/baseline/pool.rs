@@ -9,7 +9,7 @@ pub(super) struct Pool<C> {
     places: Arc<Semaphore>,
 }
 
-/// Dropping it closes the connection.
+/// Dropping this value closes the connection.
 pub(super) struct Lent<C> {
     pub(super) connection: C,
     _place: OwnedSemaphorePermit,

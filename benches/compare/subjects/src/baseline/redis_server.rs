@@ -76,7 +76,7 @@ impl Server {
         Ok(renewed)
     }
 
-    /// Waits on a separate connection, because BLPOP blocks it.
+    /// Waits on a separate connection, because BLPOP blocks its connection.
     pub(super) async fn wait(&self, name: &str) -> Result<Turn> {
         let list = format!("{}:turn", key(name));
         if !self.ready.borrow().contains(name) {

@@ -48,7 +48,7 @@ impl Library for Redlock {
         granted.then(|| Hold { name: name.into(), turn: None }).ok_or_else(|| held(name))
     }
 
-    /// Waits for a turn on the first server, so votes are never split.
+    /// Waits for a turn on the first server, so that clients never split the votes.
     async fn lock(&self, name: &str, ttl: Duration) -> Result<Hold> {
         let turn = self.servers[0].wait(name).await?;
         while !self.set(name, ttl).await? {

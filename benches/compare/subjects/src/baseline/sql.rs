@@ -25,8 +25,8 @@ pub(super) trait Server: Sized + 'static {
 
     async fn connect(&self) -> Result<Self::Connection>;
 
-    /// Returns `false` if the name has a lease. If `in_turn`, waits first until no other waiter is
-    /// ahead. [`Self::delete_in_turn`] begins the next waiter's turn.
+    /// Returns `false` if the name has a lease. If `in_turn`, first waits in the server's queue,
+    /// which advances at each [`Self::delete_in_turn`].
     async fn insert(on: &mut Self::Connection, lease: &Lease<'_>, in_turn: bool) -> Result<bool>;
 
     /// Returns `false` if there was no lease.
@@ -107,7 +107,7 @@ impl<S: Server> Library for Sql<S> {
             _ => Mode::Lease,
         };
         let baseline = Self {
-            // Without the query: its `mode` is for Lockwright only.
+            // The query of the URL is removed, because its `mode` is for Lockwright only.
             server: S::new(urls[0].split('?').next().unwrap_or_default())?,
             mode,
             token: i64::from(process::id()),

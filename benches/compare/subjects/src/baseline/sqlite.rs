@@ -14,7 +14,7 @@ use tokio::time::sleep;
 
 use super::{held, lost, servers};
 
-/// Lockwright's settings: a grant and a release each wait for the disk.
+/// The same settings as Lockwright's. With them, a grant and a release each wait for the disk.
 const SETTINGS: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
     CREATE TABLE IF NOT EXISTS bench_baseline_lease (
         name TEXT PRIMARY KEY, token INTEGER NOT NULL, expires INTEGER NOT NULL
@@ -53,8 +53,8 @@ impl Sqlite {
         Ok(upsert.execute(&mut *connection).await?.rows_affected() == 1)
     }
 
-    /// Returns whether an unexpired lease exists, without blocking writers, unlike
-    /// [`Self::upsert`].
+    /// Returns whether an unexpired lease exists. Unlike [`Self::upsert`], this doesn't block
+    /// writers.
     async fn is_held(&self, name: &str) -> sqlx::Result<bool> {
         let mut connection = self.connection.lock().await;
         let held = query(HELD).bind(name).bind(now()).fetch_optional(&mut *connection).await?;
@@ -126,7 +126,7 @@ async fn patient<T>(mut ask: impl AsyncFnMut() -> sqlx::Result<T>) -> Result<T> 
             Err(error) => error,
         };
         let code = error.as_database_error().and_then(|cause| cause.code()?.parse::<u32>().ok());
-        // SQLITE_BUSY and its extended codes.
+        // 5 is SQLITE_BUSY. Its extended codes have more bits.
         if code.is_none_or(|code| code & 0xff != 5) {
             return Err(error.into());
         }

@@ -70,7 +70,7 @@ impl Library for ZooKeeper {
             self.ready.borrow_mut().insert(name.to_owned());
         }
         let prefix = format!("{queue}/");
-        // The server executes both requests in order, so the list has the new node.
+        // The server executes the two requests in order, so the list has the new node.
         let (created, nodes) = tokio::join!(
             self.client.create(&prefix, b"", &SEQUENTIAL),
             self.client.list_children(&queue)

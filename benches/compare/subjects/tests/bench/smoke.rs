@@ -30,7 +30,7 @@ fn measured(backend: &str) -> Results {
         ..smoke_of(backend, folder.path())
     };
     let results = driver::run(&plan, |_| Ok(())).unwrap();
-    // An overlap fails the test without a retry: a busy machine can't cause overlaps.
+    // An overlap fails the test without a retry, because a busy machine can't cause overlaps.
     for seen in &results.exclusion {
         assert_eq!(seen.overlaps, 0, "{seen:?}");
     }

@@ -1,4 +1,4 @@
--- Lockwright's tables for leases on MySQL or MariaDB. Further files have the other tables.
+-- Lockwright's tables for leases on MySQL or MariaDB. The files mysql_*.sql have the other tables.
 --
 -- Times are SYSDATE(6) in microseconds since 1970. Locking needs only SELECT, INSERT, UPDATE and
 -- DELETE. Names are compared byte by byte, because most collations ignore case.
@@ -11,8 +11,8 @@ CREATE TABLE IF NOT EXISTS {lease} (
     -- JSON for operators: host, pid, label.
     identity TEXT NOT NULL,
     mode     VARCHAR(16) NOT NULL,
-    -- The hold's first fence, and the number of its fences. The last is at most 2^53 - 1, because
-    -- some backends store fences as doubles.
+    -- The hold's first fence, and the number of its fences. The last fence is at most 2^53 - 1,
+    -- because some backends store fences as doubles.
     fence    BIGINT NOT NULL,
     fences   INT NOT NULL,
     ttl      BIGINT NOT NULL,

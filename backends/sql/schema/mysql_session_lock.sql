@@ -25,7 +25,7 @@ CREATE TABLE IF NOT EXISTS {hold} (
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
 -- Readers, and tombstones of broken holds. While a name has readers, its row in {hold} has the
--- token `readers` and their fence.
+-- token `readers` and the fence that they share.
 CREATE TABLE IF NOT EXISTS {reader} (
     kind     VARCHAR(8)   NOT NULL,
     name     VARCHAR(512) NOT NULL,
@@ -41,8 +41,8 @@ CREATE TABLE IF NOT EXISTS {reader} (
     CONSTRAINT {prefix}_reader_fence CHECK (fence BETWEEN 1 AND 9007199254740991)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
--- The rows that the mode `row` locks. Other tables have the records, because other sessions can't
--- write a locked row.
+-- The rows that the mode `row` locks. They have no records of holds, because the session that
+-- records a hold can't write the row that the hold's session has locked.
 CREATE TABLE IF NOT EXISTS {row} (
     name VARCHAR(512) NOT NULL PRIMARY KEY
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;

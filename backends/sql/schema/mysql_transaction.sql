@@ -1,8 +1,8 @@
 -- The names that transactions have locked. Unlocked rows may be deleted at any time.
 CREATE TABLE IF NOT EXISTS {turn} (
     name VARCHAR(512) NOT NULL PRIMARY KEY,
-    -- Each transaction increments this. Such writes conflict, so of two transactions on different
-    -- nodes of a cluster, only one can commit.
+    -- Each transaction increments this number, so of two transactions on different nodes of a
+    -- cluster, whose writes conflict, only one can commit.
     turns BIGINT NOT NULL,
     -- The last use, in UTC.
     used DATETIME NOT NULL

@@ -1,4 +1,4 @@
--- Lockwright's tables for leases on PostgreSQL. Further files have the other tables.
+-- Lockwright's tables for leases on PostgreSQL. The files postgres_*.sql have the other tables.
 --
 -- Times are clock_timestamp() in microseconds since 1970. Locking needs only SELECT, INSERT, UPDATE
 -- and DELETE on the tables, and SELECT and UPDATE on the sequence of fences.
@@ -14,8 +14,8 @@ CREATE TABLE IF NOT EXISTS {lease} (
     -- JSON for operators: host, pid, label.
     identity text NOT NULL,
     mode     text NOT NULL,
-    -- The hold's first fence, and the number of its fences. The last is at most 2^53 - 1, because
-    -- some backends store fences as doubles.
+    -- The hold's first fence, and the number of its fences. The last fence is at most 2^53 - 1,
+    -- because some backends store fences as doubles.
     fence    bigint NOT NULL,
     fences   integer NOT NULL CHECK (fences >= 1),
     ttl      bigint NOT NULL,

@@ -1,7 +1,7 @@
 -- Holds of the modes `session` and `row`. Only pg_locks and pg_stat_activity show whether a hold
 -- still exists.
 --
--- A crash empties the unlogged tables, but also ends all holds.
+-- A crash empties the unlogged tables, which is safe, because it ends all holds too.
 
 -- The fences of all names. Clients don't wait until the last fences are on disk, so a crash may
 -- lose them. The next client then raises the sequence above all issued fences.
@@ -31,13 +31,13 @@ CREATE UNLOGGED TABLE IF NOT EXISTS {hold} (
 );
 
 -- Readers, and tombstones of broken holds. While a name has readers, its row in {hold} has the
--- token `readers` and their fence.
+-- token `readers` and the fence that they share.
 CREATE UNLOGGED TABLE IF NOT EXISTS {reader} (
     LIKE {hold} INCLUDING DEFAULTS, PRIMARY KEY (kind, name, token)
 );
 
--- The rows that the mode `row` locks. Other tables have the records, because other sessions can't
--- write a locked row.
+-- The rows that the mode `row` locks. They have no records of holds, because the session that
+-- records a hold can't write the row that the hold's session has locked.
 CREATE TABLE IF NOT EXISTS {row} (
     name text COLLATE "C" PRIMARY KEY
 );

@@ -23,7 +23,7 @@ use crate::server::{
 ///   requests for different names would deadlock.
 /// - No `sql_mode` that changes literals or the order of an `UPDATE`'s assignments.
 /// - `group_concat_max_len` is enough for all names of a sweep step.
-/// - The server keeps idle connections for longer than the pool does.
+/// - `wait_timeout`: the server keeps idle connections for longer than the pool does.
 const BEGIN: &str = "SET NAMES utf8mb4, time_zone = '+00:00', completion_type = 'NO_CHAIN', \
                      autocommit = 1, \
                      sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION', \
@@ -66,7 +66,8 @@ const LOCKED: &str = "JSON_TABLE(@lockwright_locked, '$[*]' COLUMNS (\
 const OLD: &str = "JSON_TABLE(@lockwright_old, '$[*]' COLUMNS (\
                    name VARCHAR(512) CHARACTER SET utf8mb4 PATH '$')) AS old";
 
-/// Columns of these tables. `{asked_name}` is `asked.name` with the collation of the other tables.
+/// Columns of the JSON tables above. `{asked_name}` is `asked.name` with the collation of
+/// Lockwright's tables.
 const COLUMNS: [&str; 5] = ["asked.name", "asked.token", "locked.name", "locked.token", "old.name"];
 
 #[derive(Clone)]
@@ -167,7 +168,7 @@ impl Dialect for MySql {
     async fn open(&self, limits: Limits) -> sqlx::Result<(MySqlConnection, Option<ServerSession>)> {
         let opened = Instant::now();
         let mut connection = self.connect().await?;
-        // The server takes whole seconds. The client times out before the limit `statement`,
+        // The server takes whole seconds. `statement` is longer than the client's own limit,
         // because the server's timeout error may follow a commit.
         let lock = limits.answer.as_secs().max(1);
         let statement = limits.slow.as_secs() + 1;

@@ -5,10 +5,10 @@ use crate::server::errors::not_connected;
 use crate::server::{Dialect, Pool, Row};
 
 /// Returns whether a proxy shares sessions. Such a proxy lets a transaction on a second connection
-/// use the first connection's session, or switches the first connection to another session. A proxy
-/// that answers [`SESSION`] with its own number, as ProxySQL does, also counts: it would apply a
-/// `KILL` to its own connections. Returns `None` after a timeout, as behind a proxy with a single
-/// session.
+/// use the first connection's session, or switches the first connection to another session. Returns
+/// true, too, for a proxy that answers [`SESSION`] with its own number, as ProxySQL does: it would
+/// apply a `KILL` to its own connections. Returns `None` after a timeout, as behind a proxy with a
+/// single session.
 pub(super) async fn shares_sessions(pool: &Pool<MySql>) -> Result<Option<bool>> {
     let dialect = pool.dialect();
     let limit = pool.limits().connect;

@@ -20,8 +20,9 @@
 //!
 //! # A fence
 //!
-//! After [`check_fence`](check_fence()), a second transaction with the same name waits for the
-//! first. The second then sees the first's writes, unless an earlier read has set its snapshot.
+//! After [`check_fence`](check_fence()), a second transaction that checks a fence of the same name
+//! waits for the first. The second then sees the first's writes, unless an earlier read has set the
+//! second's snapshot.
 
 use std::time::Duration;
 
@@ -42,9 +43,9 @@ const PROBE: &str = "SAVEPOINT lockwright_probe; RELEASE SAVEPOINT lockwright_pr
 const RESTORE: &str = "SET @lockwright = NULL \
                        /*!80000 , SESSION innodb_lock_wait_timeout = @lockwright_limit */";
 
-/// Fails if the savepoint has ended with its transaction. Without autocommit, a new transaction may
-/// have begun. Returns whether the server looks for deadlocks, and the session's own limit on waits
-/// in seconds.
+/// SQL that fails if the wait's transaction has ended, and its savepoint with it. Without
+/// autocommit, another transaction may be open by then. Returns whether the server looks for
+/// deadlocks, and the session's own limit on waits in seconds.
 const PASSED: &str = "RELEASE SAVEPOINT lockwright_probe; \
                       SELECT @@innodb_deadlock_detect, @@SESSION.innodb_lock_wait_timeout";
 
@@ -63,10 +64,10 @@ const PAUSE: Duration = Duration::from_millis(20);
 ///   open transaction.
 /// - [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): the tables don't exist.
 /// - [`Denied`](lockwright_core::ErrorKind::Denied): the user may not change them.
-/// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): a wait without a limit has lasted for
-///   `innodb_lock_wait_timeout`, and `innodb_deadlock_detect` is off, so that it may be a deadlock.
-///   Or the **server** rolled the transaction back, because of a deadlock or `innodb_rollback_on_timeout`; or the transaction is
-///   read-only; or the connection broke.
+/// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): a wait without a limit has lasted
+///   for `innodb_lock_wait_timeout`, and `innodb_deadlock_detect` is off, so that it may be a
+///   deadlock. Or the **server** rolled the transaction back, because of a deadlock or
+///   `innodb_rollback_on_timeout`; or the transaction is read-only; or the connection broke.
 ///
 /// # Cancel safety
 /// After a drop, the server may still wait on the connection for up to five seconds. Drop the
@@ -80,7 +81,8 @@ pub async fn lock_in_transaction(
     DEFAULT.lock(tx, name, wait).await
 }
 
-/// The functions of this module with other tables. Create one value and reuse it.
+/// The functions of this module, for tables with a chosen prefix and database. Create one value and
+/// reuse it.
 #[derive(Debug, Clone)]
 pub struct InTransaction {
     tables: Tables,

@@ -34,8 +34,8 @@ const PAUSE: Duration = Duration::from_millis(500);
 
 pub(super) struct Listener {
     shared: Arc<Shared>,
-    /// The runtime of the connect call. The listening task runs on it until the runtime ends,
-    /// because a waiter's runtime may end before the other waiters.
+    /// The runtime of the connect call. The listening task runs on it as long as it exists, because
+    /// a waiter's runtime may end while other waiters need the task.
     runtime: Handle,
     task: Mutex<Option<JoinHandle<()>>>,
 }
@@ -117,7 +117,6 @@ impl ListenTask {
             let is_notified = self.shared.listen_once().await;
             is_active.store(false, Ordering::SeqCst);
             match is_notified {
-                // The loop continues if a new waiter has registered.
                 Ok(true) => {}
                 Ok(false) => {
                     tracing::warn!(
@@ -191,7 +190,7 @@ pub(super) async fn is_notified_at_all(pool: &Arc<Pool<Postgresql>>) -> Result<b
     trying.await.map_err(|cause| failed(cause, Effect::Reads, pool.dialect()).error)
 }
 
-/// The permit is dropped after the connection, because it counts the session.
+/// The permit is the last field: it counts the session, so it is dropped after the connection.
 type Line = (PgListener, Permit<Postgresql>);
 
 /// Opens a connection that listens. Returns `None` behind a pooler.
@@ -208,7 +207,7 @@ async fn line(pool: &Pool<Postgresql>, permit: Permit<Postgresql>) -> sqlx::Resu
     let opened = Instant::now();
     let mut line = (PgListener::connect_with(&only_one).await?, permit);
     let listener = &mut line.0;
-    // Without this, sqlx would reconnect silently, and waiters would miss notifications.
+    // With eager reconnects, waiters would silently miss notifications.
     listener.eager_reconnect(false);
     let asking = async {
         let connection = listener.acquire().await?;

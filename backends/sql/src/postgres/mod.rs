@@ -83,9 +83,9 @@ impl Config {
     /// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): the server can't be reached.
     pub async fn connect(self) -> Result<Postgres> {
         let kind = self.common.mode.kind();
-        // The modes `session` and `row` have no listener, so other connections use the listener's
-        // permit. In the lease mode behind a pooler, no session is reserved for a listener, because
-        // a pooler delivers no notifications.
+        // One session is reserved for a listener, but not in the lease mode behind a pooler, which
+        // delivers no notifications. The modes `session` and `row` have no listener, and use the
+        // reserved session for other connections.
         let (pool, look) = self.look(kind.is_some()).await?;
         let is_direct = look.is_direct;
         if !self.common.for_diagnosis {
@@ -117,8 +117,8 @@ impl Config {
         let marked = Arc::new(Pool::new(dialect.clone().marked(), limits, sessions));
         match Server::look(&marked).await {
             Ok(look) => Ok((marked, look)),
-            // A pooler may have rejected the mark (see pooler.rs). After any other error, the retry
-            // without a mark fails too.
+            // A pooler may have rejected the mark (see pooler.rs). If the error has another cause,
+            // the retry without a mark fails too.
             Err(error) if error.kind() == ErrorKind::InvalidConfig => {
                 let sessions = self.common.sessions(listens_by_pooler)?;
                 let pool = Arc::new(Pool::new(dialect, limits, sessions));

@@ -29,8 +29,9 @@
 //!
 //! # A fence
 //!
-//! After [`check_fence`](check_fence()), a second transaction with the same name waits for the first,
-//! and then sees its writes. Call it before reading anything that decides the writes.
+//! After [`check_fence`](check_fence()), a second transaction that checks a fence of the same name
+//! waits for the first, and then sees its writes. Check the fence before you read the data on which
+//! your writes depend.
 
 use std::time::Duration;
 
@@ -63,15 +64,17 @@ const ROLL_BACK: &str = "ROLLBACK TO SAVEPOINT lockwright; RELEASE SAVEPOINT loc
 ///   broken connection, which ends the transaction.
 ///
 /// # Cancel safety
-/// After a drop, the server may still wait on the connection for up to five seconds, or for a second
-/// more than its `deadlock_timeout`. Drop the transaction too: it is rolled back after the wait. An explicit `rollback()` returns the wait's
-/// error, and the connection's next use rolls back. To stop the wait at once, close the connection,
-/// and set `client_connection_check_interval` on the server.
+/// After a drop, the server may still wait on the connection for up to five seconds, or for a
+/// second more than its `deadlock_timeout`. Drop the transaction too: it is rolled back after the
+/// wait. An explicit `rollback()` returns the wait's error, and the connection's next use rolls
+/// back. To stop the wait at once, close the connection, and set
+/// `client_connection_check_interval` on the server.
 pub async fn lock_in_transaction(tx: &mut PgConnection, name: &str, wait: Wait) -> Result<Outcome> {
     DEFAULT.lock(tx, name, wait).await
 }
 
-/// The functions of this module with other tables. Create one value and reuse it.
+/// The functions of this module, for tables with a chosen prefix and schema. Create one value and
+/// reuse it.
 #[derive(Debug, Clone)]
 pub struct InTransaction {
     tables: Tables,

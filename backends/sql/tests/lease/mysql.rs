@@ -40,7 +40,7 @@ const REVOKE_DELETE: &str = "REVOKE DELETE ON lockwright.* FROM lockwright@'%'";
 const CREATE_SCHEMA: &str = "CREATE DATABASE `select`; GRANT ALL ON `select`.* TO lockwright@'%'";
 const QUOTED_SCHEMA: &str = "`select`";
 
-/// The error for a missing schema. The server doesn't reveal that it is missing.
+/// The error for a missing schema, which the server doesn't distinguish from a forbidden one.
 const NO_SCHEMA: (ErrorKind, &str) = (ErrorKind::Denied, "");
 
 /// The column with a tombstone's expiry.

@@ -69,7 +69,8 @@ async fn fences_grow_past_what_was_granted_during_a_wait() {
     let (server, backend) = start().await;
     let newcomer = Arc::new(connect(&server.url()).await);
     acquire_and_release(&backend, "x").await;
-    // After its grant of the name, only `backend` sends `acquire_free` first.
+    // `backend` was granted the name before, so it sends `acquire_free` first. `newcomer` sends
+    // `acquire` at once.
     for (backend, fence) in [(backend, 8_000_000_000_000_000), (newcomer, 9_000_000_000_000_000)] {
         let mut row = lock_lease(&server, "x").await;
         let asked = claim("x");
@@ -83,8 +84,8 @@ async fn fences_grow_past_what_was_granted_during_a_wait() {
     }
 }
 
-/// On MySQL, only a client's first rejection after its own grant locks the row. On PostgreSQL, the
-/// first rejection of a waiter does, which records the waiter.
+/// On MySQL, only a client's first rejection after its own grant locks the row. On PostgreSQL, a
+/// waiter's first rejection locks the row too, to record the waiter.
 #[tokio::test(flavor = "multi_thread")]
 async fn repeated_rejection_needs_no_lock_of_the_row() {
     let (server, holder) = start().await;
@@ -110,7 +111,8 @@ async fn claim_in_flight_is_reconciled() {
     let newcomer = Arc::new(connect(&server.url()).await);
     acquire_and_release(&backend, "x").await;
 
-    // After its grant of the name, only `backend` sends `acquire_free` first.
+    // `backend` was granted the name before, so it sends `acquire_free` first. `newcomer` sends
+    // `acquire` at once.
     for backend in [backend, newcomer] {
         let late = claim("x");
         let mut row = lock_lease(&server, "x").await;

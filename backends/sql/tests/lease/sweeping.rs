@@ -37,9 +37,9 @@ async fn one_off_names_leave_a_small_table() {
 
     let (server, backend) = start().await;
     one_off_names(&server, COUNT);
-    // A new fence is at least the server's time in µs. Each grant reserves a billion fences, so its
-    // last fence is ahead of the time. After the sweep, only the floor keeps later fences above
-    // this last one.
+    // A new fence is at least the server's time in µs. Each grant reserves a billion fences, so the
+    // grant's last fence is ahead of the time. After the sweep, only the floor keeps later fences
+    // above that last fence.
     let mut fences = Vec::new();
     for i in 0..20 {
         let mut held = claim(&format!("real/{i}"));

@@ -28,7 +28,7 @@ async fn holder_gets_broken_despite_a_next_holder(server: &Server, mode: &str) {
     }
 }
 
-/// A client other than the holder's sends the renewal after the next grant.
+/// After the next grant, a client other than the holder's renews the broken hold.
 async fn claim_gets_broken_through_another_connection(server: &Server, mode: &str) {
     let (one, two) = (shared(server, mode).await, shared(server, mode).await);
     let (held, next) = (claim_for("x", LONG), claim_for("x", LONG));
@@ -55,7 +55,8 @@ async fn broken_hold_lasts_for_no_time_through_another_client(server: &Server, m
     one.release(&held, ReleaseMode::Plain).await.unwrap();
 }
 
-/// The client's renewal, by which it reads the break, restarts the session's idle time.
+/// The client reads the break by a renewal, which restarts the session's idle time. The shown rest
+/// must not grow by that.
 async fn broken_hold_is_shown_with_the_rest_of_its_time(server: &Server, mode: &str) {
     let (one, two) = (shared(server, mode).await, shared(server, mode).await);
     let held = claim_for("x", ms(20_000));

@@ -100,7 +100,7 @@ async fn an_absent_server_is_reported_soon() {
         let locks = client(&server, mode, LONG).await;
         locks.mutex("x").acquire().await.unwrap().release().await.unwrap();
         server.stop();
-        // The request for `x` is sent on an idle session that has ended.
+        // The request for `x` uses an idle session that has ended, and that for `y` a new one.
         for (name, kinds) in [("x", DEAD_SESSION), ("y", &[ErrorKind::Unavailable])] {
             let begun = Instant::now();
             let error = locks.mutex(name).try_acquire().await.unwrap_err();

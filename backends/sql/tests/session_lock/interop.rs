@@ -43,8 +43,8 @@ async fn locked_rows_of_others_exclude_both_ways() {
     readers_of_others_stand_beside_ours("row", lock("FOR UPDATE"), lock(FOR_SHARE), "COMMIT").await;
 }
 
-/// `exclusively` and `shared` are SQL of another program that locks `orders/42`. `end` ends its
-/// shared lock and its transaction.
+/// `exclusively` and `shared` are SQL by which another program locks `orders/42`. `end` is SQL that
+/// ends the program's shared lock and transaction.
 pub(super) async fn readers_of_others_stand_beside_ours(
     mode: &str,
     exclusively: String,

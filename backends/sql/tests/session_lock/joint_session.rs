@@ -63,8 +63,8 @@ async fn thousand_holds_need_ten_connections() {
         let mutex = locks.mutex(format!("x{number}"));
         async move { mutex.wait_for(LONG).acquire().await.unwrap() }
     });
-    // At most 20 requests run at once, because each has a time limit, and MySQL writes to the disk
-    // for each grant and release.
+    // At most 20 requests run at once, because each request has a time limit, and MySQL writes to
+    // the disk for each grant and release.
     let guards: Vec<_> = stream::iter(acquiring).buffered(20).collect().await;
     let (mut most, begun) = (0, Instant::now());
     while begun.elapsed() < ms(9_000) {
@@ -178,8 +178,8 @@ async fn hold_runs_out_beside_others() {
     assert!(!is_free(&*other, "kept").await);
 }
 
-/// With this long TTL, the client polls most rarely for other clients' requests. If it missed one,
-/// the session would end, with all holds.
+/// With this long TTL, the client polls most rarely for other clients' requests. If the client
+/// missed a request, its session would end, with all holds.
 #[tokio::test(flavor = "multi_thread")]
 async fn hold_is_released_by_another_client() {
     let server = plain();
@@ -333,7 +333,8 @@ async fn waiter_follows_a_hold_in_a_joint_session() {
 /// The client waits for more names than it has sessions for waits.
 #[tokio::test(flavor = "multi_thread")]
 async fn waits_leave_a_session_for_holds() {
-    /// Of eight sessions, one is joint, two are for requests, one listens and one ends others.
+    /// The other five of the client's eight sessions: one is joint, two are for requests, one
+    /// listens, and one ends sessions.
     const FOR_WAITS: u64 = 3;
 
     let server = plain();
@@ -356,14 +357,14 @@ async fn waits_leave_a_session_for_holds() {
     .await;
     let held = hold(&*one, "x").await;
     release(&*one, &held).await;
-    // `y` has another TTL, so the client closes the joint session without holds, whose permit it
-    // needs.
+    // `y` has another TTL, so it needs another joint session. For its permit, the client closes the
+    // first joint session, which has no holds.
     let claim = claim_for("y", TTL);
     within(ms(5_000), "a session", async || one.try_acquire(&claim).await.is_ok()).await;
 }
 
-/// The server ends the holds of a client that doesn't run, each within its own TTL. A reused session
-/// may have the idle timeout of an earlier claim.
+/// The server ends the holds of a client that doesn't run, each within its own TTL. A reused
+/// session may have the idle timeout of an earlier claim.
 #[test]
 fn each_hold_expires_within_its_own_ttl() {
     /// The shortest idle timeout that a released session keeps.

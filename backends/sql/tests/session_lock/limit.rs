@@ -36,7 +36,7 @@ async fn client(server: &Server, mode: &str) -> Locks {
 
 struct Sampler {
     over: Arc<AtomicBool>,
-    /// A set, because its drop ends the task before the server ends.
+    /// A set of one task, because dropping a set ends its tasks, here before the server ends.
     samples: JoinSet<Vec<(Instant, usize)>>,
 }
 
@@ -81,8 +81,8 @@ async fn burst_of_names_stays_within_the_limit(server: &Server, mode: &str) {
     let sampler = Sampler::start(server).await;
     let mut all = JoinSet::new();
     for number in 0..300 {
-        // In the mode `lease`, a request waits for a connection for a part of its TTL, here a long
-        // one.
+        // In the mode `lease`, a request waits for a connection for only a part of its TTL, so the
+        // TTL is long.
         let request = locks.mutex(format!("x{number}")).ttl(LONG);
         let asking = request.wait_for(LONG * 2).acquire();
         all.spawn(async move { asking.await?.release().await });
@@ -174,8 +174,8 @@ async fn recovers(locks: &Locks, (over, waiting): (Arc<AtomicBool>, JoinSet<()>)
     guard.release().await.unwrap();
 }
 
-/// In the mode `row`, the holds use up the sessions for holds, so acquires of other names wait for
-/// one.
+/// In the mode `row`, each hold needs its own session, so the holds use up all sessions for holds,
+/// and a further acquire fails.
 async fn holds_are_kept_and_released_at_the_limit(server: &Server, mode: &str) {
     let locks = client(server, mode).await;
     let mut held = Vec::new();

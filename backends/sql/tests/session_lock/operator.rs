@@ -12,7 +12,7 @@ in_each_mode!(plain; a_young_hold_is_shown_listed_and_broken,
     an_idle_session_outlives_the_ttl_of_its_last_claim,
     nothing_is_left_behind);
 
-/// A hold is recorded only when it is 20 ms old.
+/// A hold is recorded at the age of 20 ms, so these requests usually precede the record.
 async fn a_young_hold_is_shown_listed_and_broken(server: &Server, mode: &str) {
     let (one, two) = (backend(server, mode).await, backend(server, mode).await);
     for how in [BreakMode::RunOut, BreakMode::Now] {
@@ -119,8 +119,8 @@ async fn a_sweep_leaves_the_held_and_keeps_the_fences(server: &Server, mode: &st
     }
     let last = floor(server);
     assert!(last >= before.get() - 3_600_000_000, "the floor is {last}");
-    // A new fence may come from the server's time. Only the floor can put it far ahead of that
-    // time.
+    // A new fence may come from the server's time. Only the floor can raise a fence far above
+    // that time.
     set_floor(server, last + 1_000_000_000_000_000);
     let again = claim_for("over", LONG);
     let fence = grant(&backend, &again).await.fence;
@@ -151,7 +151,8 @@ async fn an_idle_session_outlives_the_ttl_of_its_last_claim(server: &Server, mod
     // Each backend opens several connections at first, and keeps one.
     within(ms(10_000), "two connections", async || idle().len() <= 2).await;
     for held in [claim_for("x", ttl), reader("x", ttl)] {
-        // On MySQL, a reader also uses a session for a moment.
+        // On MySQL, `IDLE` lists all of a client's sessions. A reader's client briefly uses one
+        // session more than it keeps.
         if held.mode == Mode::Shared && SCHEME == "mysql" {
             continue;
         }

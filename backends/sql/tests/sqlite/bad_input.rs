@@ -98,7 +98,6 @@ async fn a_read_only_file_system() {
     refused(Sqlite::open("/proc/sys/kernel/locks.db").await, ErrorKind::Denied, "");
 }
 
-/// Starts a process of a user without permissions in the folder of `place`.
 fn start_as_another_user(place: &Place) -> Process {
     let mut command = this_binary();
     if rustix::process::geteuid().is_root() {

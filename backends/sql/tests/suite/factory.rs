@@ -52,7 +52,7 @@ async fn fragile(mode: &str, connections: &str) -> Result<Fragile> {
 pub(crate) fn main(mode: &'static str) -> ExitCode {
     let (connections, ttl, harms): (_, _, &[Harm]) = match mode {
         "lease" => ("400", Duration::from_secs(2), HARMS),
-        // - Connections: a hold or a wait may need its own.
+        // - Connections: each hold or wait may need one.
         // - TTL: some cases open dozens of connections within a TTL, which is slow with a password
         //   and in a debug build.
         // - Harms: holds don't survive a restart or a reset connection.

@@ -34,7 +34,6 @@ fn start(_connections: &str) -> Result<Server> {
     Ok(Server { pooler, postgres })
 }
 
-/// The application's data are accessed without the pooler.
 fn shelf_url(server: &Server) -> String {
     server.postgres.url()
 }

@@ -21,7 +21,7 @@ pub(crate) const TLS: &str = "ssl-mode";
 /// An hour in the unit of the column `updated`.
 pub(crate) const HOUR: &str = "3600000000";
 
-/// Returns the number that all new fences exceed.
+/// Returns the fence that all new fences exceed.
 pub(crate) fn floor(server: &Server) -> u64 {
     count(server, "SELECT floor FROM lockwright_meta") as u64
 }

@@ -23,7 +23,7 @@ pub(crate) const TLS: &str = "sslmode";
 /// An hour, as an SQL expression that can be subtracted from the column `updated`.
 pub(crate) const HOUR: &str = "interval '1 hour'";
 
-/// Returns the number that all new fences exceed.
+/// Returns the fence that all new fences exceed.
 pub(crate) fn floor(server: &Server) -> u64 {
     count(server, "SELECT last_value FROM lockwright_hold_fence") as u64
 }

@@ -28,7 +28,6 @@ impl Place {
         Sqlite::open(self.file()).await.unwrap()
     }
 
-    /// Opens a connection that bypasses the backend.
     pub(crate) async fn raw(&self) -> SqliteConnection {
         let options = SqliteConnectOptions::new().filename(self.file()).create_if_missing(true);
         SqliteConnection::connect_with(&options).await.unwrap()

@@ -40,7 +40,7 @@ pub(crate) struct MySqlSession {
     /// True if the wait for a row found readers, and may have left the barrier locked.
     waits_for_readers: bool,
     is_joint: bool,
-    /// The right to this session, dropped after the connection.
+    /// The last field, so that it is dropped after the connection.
     permit: Permit<MySql>,
 }
 
@@ -71,7 +71,8 @@ impl MySqlSession {
             is_joint: false,
             permit,
         };
-        // This write may block, so it runs only now that the client can end the session by its id.
+        // Raising the fences may block. It follows `open`, after which the permit can end a stuck
+        // session by its id.
         let limit = pool.limits().answer;
         match tokio::time::timeout(limit, this.raise_fences()).await {
             Ok(Ok(())) => Ok(this),
@@ -141,8 +142,8 @@ impl MySqlSession {
             Some(_) => "wait",
         };
         let sql = common.sql(claim.mode, name);
-        // SQL that waits as a reader, or for readers, sets the timeouts and begins the transaction
-        // itself.
+        // The SQL for a reader's wait, or for a wait for readers, sets the timeouts and begins the
+        // transaction itself.
         let is_row_wait = slice.is_some() && common.kind == Kind::Row;
         let sets_itself = is_row_wait && (claim.mode == Mode::Shared || self.waits_for_readers);
         // A reader may wait twice, at the barrier and for the row, so `KILL QUERY` ends its long
@@ -252,7 +253,7 @@ impl MySqlSession {
     ) -> sqlx::Result<Locked> {
         const TRIES: u32 = 5;
         let waits_on = slice.is_some() && !last && claim.mode == Mode::Exclusive;
-        // A writer keeps its barrier until its next wait, because named locks outlive the rollback.
+        // Named locks outlive the rollback, so a writer keeps its barrier for its next wait.
         let end = if waits_on { "ROLLBACK" } else { LET_GO };
         for _ in 0..TRIES {
             let may_find_readers = slice.is_some() && !self.waits_for_readers;
@@ -319,7 +320,7 @@ fn arguments<'a>(
     values.chain(more.iter().copied()).collect()
 }
 
-/// Even a session without a hold has an idle timeout, because a suspended process can't close it.
+/// The idle timeout ends the session of a suspended process, also without a hold.
 const SET_UP: &str = "SET SESSION wait_timeout = 60 \
                       /*M!100600 , idle_transaction_timeout = 0, idle_write_transaction_timeout = 0, \
                       idle_readonly_transaction_timeout = 0, max_statement_time = 0 */ \
@@ -338,8 +339,8 @@ impl Session for MySqlSession {
     }
 
     async fn lock(&mut self, claim: &Claim, slice: Option<Duration>, last: bool) -> Result<Locked> {
-        // `send` rounds a slice of over a second down to whole seconds, so the caller waits once
-        // more, for the rest.
+        // `send` rounds a slice of over a second down to whole seconds. The caller then waits once
+        // more for the rest, so this wait isn't the last.
         let last = last && slice.is_some_and(|slice| slice < Duration::from_secs(1));
         self.has_waited |= slice.is_some() && self.common.kind == Kind::Row;
         let locked = match self.common.kind {

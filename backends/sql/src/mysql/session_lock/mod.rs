@@ -4,8 +4,8 @@
 //!
 //! # The lock of a name
 //!
-//! The mode `session` locks a name itself if it is ASCII, has no capitals, and has at most 64
-//! characters. Of other names it locks the SHA-256, because MySQL limits the length of lock names
+//! The mode `session` locks the name itself if it is ASCII, has no capitals, and has at most 64
+//! characters. Otherwise it locks the name's SHA-256, because MySQL limits the length of lock names
 //! and ignores their case:
 //!
 //! ```sql
@@ -23,10 +23,10 @@
 //!
 //! # The mark of a session
 //!
-//! A session that holds or waits for a claim also has a mark: the named lock
-//! ` lockwright/TOKEN/HASH`. HASH is 16 digits of the name's SHA-256. A joint session, which has
-//! several holds, also has the lock ` lockwright/joint/ID`, with its own id. No lock name of a user
-//! begins with a space.
+//! A session that holds or waits for a claim has a mark, by which other clients find it: the named
+//! lock ` lockwright/TOKEN/HASH`. HASH is 16 digits of the name's SHA-256. A joint session, which
+//! has several holds, has the named lock ` lockwright/joint/ID` too, with its own id. All these
+//! lock names begin with a space, unlike the names of users' locks.
 
 mod connection;
 mod doctor;
@@ -84,8 +84,8 @@ impl Server for MySql {
         files!("acquire", "end", "inspect", "record", "release", "renew", "sweep");
     const BETWEEN: &'static str = "proxy";
 
-    /// One second because the server counts whole seconds of idle time, and one that [`LEFT`] may
-    /// subtract.
+    /// One second because the server counts idle time in whole seconds, and the second that
+    /// [`LEFT`] subtracts from that time on MySQL.
     const TIME_LEFT_TOO_LONG_BY: Duration = Duration::from_secs(2);
 
     const HIDES_YOUNG_ROWS: bool = true;
@@ -139,7 +139,6 @@ impl Server for MySql {
     }
 }
 
-/// Rejects a proxy that shares sessions.
 pub(super) async fn check(sessions: &Arc<Sessions<MySql>>) -> Result<()> {
     let pool = &sessions.pool;
     match proxy::shares_sessions(pool).await? {
@@ -152,8 +151,8 @@ pub(super) async fn check(sessions: &Arc<Sessions<MySql>>) -> Result<()> {
     }
 }
 
-/// Returns SQL that overwrites a record with a new holder's values, if `updated` was set to the new
-/// value.
+/// Returns SQL that overwrites a record with a new holder's values, if an earlier assignment has
+/// set `updated`.
 fn overwritten() -> String {
     let set = |column| {
         format!(
@@ -185,8 +184,8 @@ fn key(name: &str) -> String {
 }
 
 /// SQL for a hold's remaining time in µs, or NULL if the user may not see the session. MySQL counts
-/// a started second as a whole one, so one is subtracted. A broken hold lasts for at most its
-/// recorded TTL after the record's last change, even if its session was used since.
+/// a started second of idle time as a whole one, so one is subtracted. A broken hold lasts for at
+/// most its recorded TTL after the record's last change, even if its session was used since.
 const LEFT: &str = "CASE WHEN activity.id IS NULL THEN NULL ELSE \
      GREATEST(0, CAST(held.ttl_ms AS SIGNED) * 1000 - GREATEST(0, \
          IF(activity.command = 'Sleep', GREATEST(0, activity.time /*!80000 - 1 */) * 1000000, 0), \

@@ -21,8 +21,8 @@ use crate::server::{Pool, Row, Use};
 
 const INTERVAL: Duration = Duration::from_millis(200);
 
-/// A session is polled each fifteenth of its TTL, but at least this often. The interval delays the
-/// report of the session's end.
+/// A session is polled every fifteenth of its TTL, but at least this often. Its end is reported
+/// only at the next poll.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The watching connection is closed after this many [`INTERVAL`]s without a session.

@@ -1,7 +1,7 @@
 //! A connection that carries a hold.
 //!
-//! sqlx reads a connection only while a statement runs. A [`PgListener`] also reads between
-//! statements, so it detects the connection's end. Its `try_recv` is cancel-safe. Only joint
+//! sqlx reads other connections only while a statement runs. A [`PgListener`] reads between
+//! statements too, so it detects the connection's end. Its `try_recv` is cancel-safe. Only joint
 //! sessions listen to a channel.
 
 use std::sync::Arc;
@@ -34,12 +34,12 @@ const LET_GO: &str = "SELECT set_config('idle_session_timeout', '60s', false), \
 
 pub(crate) struct PgSession {
     listener: PgListener,
-    /// A pool whose only connection the listener uses.
+    /// The pool of the listener's connection. It has no other connection.
     pool: PgPool,
     common: Arc<Sessions<Postgresql>>,
     id: SessionId,
-    /// True after the connection has failed. Then nothing more is sent, because the listener would
-    /// reconnect, to a session without the hold.
+    /// True after the connection has failed. Nothing more is sent then, because the listener would
+    /// reconnect to a new session, without the hold.
     over: bool,
     /// True if a wait or a failed attempt may have left the barrier or the claim's lock held.
     must_let_go: bool,
@@ -50,7 +50,7 @@ pub(crate) struct PgSession {
     /// The session's `idle_session_timeout` in ms, if known. Used only in the mode `session`.
     timeout_ms: Option<i64>,
     has_prepared: bool,
-    /// The right to this session, dropped after the connection.
+    /// The last field, so that it is dropped after the connection.
     permit: Permit<Postgresql>,
 }
 
@@ -76,8 +76,7 @@ impl PgSession {
         };
         let mut listener = match connected {
             Ok(listener) => listener,
-            // The server may have opened the session, so the permit stays taken until the session's
-            // end.
+            // The server may have opened a session, so the permit isn't given back at once.
             Err(error @ sqlx::Error::PoolTimedOut) => {
                 return Err(errors::not_connected(&error, dialect));
             }
@@ -109,9 +108,9 @@ impl PgSession {
     }
 
     async fn set_up(&mut self, opened: Instant) -> Result<()> {
-        // - Idle timeouts also without a hold: a suspended process can't close its session.
-        // - `synchronous_commit`: lock statements needn't wait for the disk. A crash ends all
-        //   holds, and the next client raises the sequence of fences.
+        // - The idle timeouts end the session of a suspended process, also without a hold.
+        // - `synchronous_commit = off`: lock statements needn't wait for the disk, because a crash
+        //   ends all holds, and the next client then raises the sequence of fences.
         // - `lock_timeout` limits waits for operators' locks on the tables and the sequence.
         // - `read committed`: a hold's transaction sees later commits, such as a break.
         let mut text = format!(
@@ -142,8 +141,8 @@ impl PgSession {
             let session = Postgresql::session(row, opened).ok().flatten();
             session.into_iter().for_each(|session| self.permit.is_of(session));
         }
-        // This may wait for locked tables, so it runs only now that the client can end the session
-        // by its id.
+        // `must_raise` and `raise` may wait for a locked table. They run after `is_of`, which lets
+        // the permit end a stuck session by its id.
         let render = |name| self.common.sql(Mode::Exclusive, name).render(&[], Postgresql::literal);
         let (must_raise, raise) = (render("must_raise"), render("raise"));
         if is_true(&self.run_or_fail(must_raise).await?, 0) {
@@ -202,8 +201,8 @@ impl PgSession {
         arguments.extend_from_slice(more);
         let is_row = common.kind == Kind::Row;
         let is_executed = is_row && claim.mode == Mode::Exclusive && matches!(which, TRY | WAIT);
-        // A prepared wait of the mode `row` ends with its transaction. Other waits leave settings
-        // and locks in the session.
+        // The settings and locks of an executed wait end with its transaction. Those of other waits
+        // stay in the session.
         let waits = matches!(which, WAIT | WAIT_FOR_READERS);
         self.must_let_go |= waits && !is_executed;
         let mut text = match sql.prepared() {
@@ -245,7 +244,6 @@ impl PgSession {
         self.timeout_ms = Some(IDLE_MS);
     }
 
-    /// Returns SQL that prepares the queries [`TRY`] and [`WAIT`].
     fn prepare(&self) -> String {
         let prepare = |name| {
             let sql = self.common.sql(Mode::Exclusive, name);
@@ -269,7 +267,7 @@ impl PgSession {
     ) -> sqlx::Result<Locked> {
         const TRIES: u32 = 5;
         for _ in 0..TRIES {
-            // These waits have several statements. The statements before the lock return four rows.
+            // These waits have several statements, and the fifth row is the grant's.
             let has_steps =
                 which == WAIT_FOR_READERS || which == WAIT && claim.mode == Mode::Shared;
             let mut is_timed_out = false;
@@ -310,7 +308,7 @@ impl PgSession {
             self.run(format!("SET idle_session_timeout = {ttl_ms}")).await?;
             self.timeout_ms = Some(ttl_ms);
         }
-        // An error undoes a change of the timeout, if the attempt is one statement.
+        // If the attempt is one statement, its error undoes its change of the idle timeout.
         let is_one_statement = match which {
             TRY => true,
             WAIT => claim.mode == Mode::Exclusive,
@@ -321,8 +319,8 @@ impl PgSession {
             let rows = match self.about(which, claim, arguments).await {
                 Ok(rows) => rows,
                 Err(error) if is_in_vain(&error) => {
-                    // The server may grant the lock just before the statement times out, so this
-                    // request releases the lock.
+                    // The server may have granted the lock just before the statement timed out, so
+                    // `missed` releases the lock.
                     let missed = if self.is_joint { PART } else { MISSED };
                     self.must_let_go = true;
                     self.has_waited = which != TRY;
@@ -368,8 +366,7 @@ impl Session for PgSession {
     }
 
     async fn lock(&mut self, claim: &Claim, slice: Option<Duration>, last: bool) -> Result<Locked> {
-        // An earlier, unsuccessful wait may have closed the barrier. Then this wait keeps it
-        // closed.
+        // If an earlier, unsuccessful wait has closed the barrier, this wait keeps it closed.
         let continues =
             self.has_waited && self.common.kind == Kind::Session && claim.mode == Mode::Exclusive;
         let which = match slice {
@@ -411,8 +408,8 @@ impl Session for PgSession {
             self.common.sql(claim.mode, "keep").render(&arguments, Postgresql::literal)
         };
         let keeps = claims.iter().map(keep).collect::<Vec<_>>().join(" UNION ALL ");
-        // A renewal waits if another session has locked the table of records. The limit also bounds
-        // how long a release waits for this renewal.
+        // A renewal waits while another session has locked the table of records, and a release
+        // waits for the renewal. The statement's time limit bounds both waits.
         let limit_of = |claim: &Claim| match self.is_joint {
             true => statement_limit(claim.ttl),
             false => claim.ttl / 4,
@@ -421,7 +418,7 @@ impl Session for PgSession {
         let text = format!("SELECT set_config('statement_timeout', '{limit}', true); {keeps}");
         let (text, undo) = match self.common.kind {
             Kind::Session => (text, ""),
-            // Locks from before the savepoint survive a rollback to it.
+            // If the renewal fails, the rollback to the savepoint keeps the hold's older row lock.
             Kind::Row => (
                 format!("SAVEPOINT lockwright; {text}; RELEASE SAVEPOINT lockwright"),
                 "ROLLBACK TO SAVEPOINT lockwright; RELEASE SAVEPOINT lockwright",
@@ -435,7 +432,7 @@ impl Session for PgSession {
             }
             Err(error) => return Err(self.common.failed(error)),
         };
-        // The first row is the result of setting the time limit.
+        // The first row is the result of `set_config`.
         let rows = rows.get(1..).unwrap_or_default();
         let kept = self.common.kept(rows, claims.len(), self.id);
         self.over |= kept.is_err();
@@ -491,14 +488,14 @@ impl Session for PgSession {
     }
 }
 
-/// Returns the error with which connecting fails. sqlx's pool hides it, and retries, while no
-/// server answers or the server has too many clients.
+/// Connects without sqlx's pool until that fails, and returns the error. The pool hides the error
+/// and retries while no server answers or the server has too many clients.
 async fn refusal(requests: &Arc<Pool<Postgresql>>) -> sqlx::Error {
     const PAUSE: Duration = Duration::from_millis(200);
 
     loop {
         tokio::time::sleep(PAUSE).await;
-        // Only the mode `lease` has a separate listener, so the listener's permit is free here.
+        // The modes `session` and `row` have no separate listener, so its permit is free.
         let Some(permit) = Permit::try_get(requests, Use::Listen) else { continue };
         if let Err(error) = permit.connect().await {
             return error;
@@ -535,7 +532,7 @@ fn is_in_vain(error: &sqlx::Error) -> bool {
     matches!(code(error).as_deref(), Some(LOCK_NOT_AVAILABLE | QUERY_CANCELED | DEADLOCK))
 }
 
-/// Returns whether the session has ended: class 57P (an operator, an idle timeout, a shutdown),
+/// Returns whether an error ends the session: class 57P (an operator, an idle timeout, a shutdown),
 /// class 08 (the connection), the timeouts of a transaction, internal errors, and errors without a
 /// code.
 fn is_the_end(code: Option<&str>) -> bool {

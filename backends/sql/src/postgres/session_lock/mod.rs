@@ -9,16 +9,17 @@
 //!
 //! # The barrier of a name
 //!
-//! A writer that waits for readers closes the name's barrier: it takes an advisory lock on two
-//! 32-bit keys, which are later digits of the name's SHA-256. The two modes use different digits.
-//! New readers must wait while the barrier is closed.
+//! A writer that waits for readers closes the name's barrier, an advisory lock on two 32-bit keys.
+//! In the mode `session`, the keys are bits 65 to 128 of the name's SHA-256. In the mode `row`,
+//! they are bits 129 to 192 of the SHA-256 of the table's id and the name. A new reader first locks
+//! the barrier as shared, which it can't while the barrier is closed.
 //!
 //! # The key of a claim
 //!
-//! A session that holds or waits for a claim also has the claim's lock: an advisory lock whose key
-//! is the first 64 bits of the SHA-256 of the token and the name. Only one session at a time has
-//! this lock, and other clients find the session by it. A joint session, which has several holds,
-//! has the `application_name` `lockwright/joint`. Other sessions have `lockwright/own`.
+//! Besides the name's lock, each session takes the claim's lock before it waits: an advisory lock
+//! whose key is the first 64 bits of the SHA-256 of the token and the name. Only one session at a
+//! time has this lock, and other clients find the session by it. A joint session, which has several
+//! holds, has the `application_name` `lockwright/joint`. Other sessions have `lockwright/own`.
 
 mod connection;
 mod doctor;
@@ -62,7 +63,7 @@ impl Server for Postgresql {
             Kind::Session => "postgres-session",
             Kind::Row => "postgres-row",
         };
-        // A clock step ahead ends holds, because idle timeouts use the wall clock. A hold with a
+        // `ServerClockStep` isn't survived, because idle timeouts use the wall clock. A hold with a
         // TTL below 200 ms could expire before it is recorded.
         let ttl = Duration::from_millis(200)..=LONGEST_TTL;
         session_lock::profile(backend, true, &[Fault::ClientCrash], ttl)
@@ -115,8 +116,9 @@ impl Server for Postgresql {
 }
 
 /// Returns SQL for whether a recorded reader still has its hold. The SQL refers to the row `held`,
-/// so PostgreSQL evaluates it after locking that row. A session with only the claim's lock may
-/// already have lost the name's lock (mode `session`) or the transaction (mode `row`).
+/// so PostgreSQL evaluates it after locking that row. The claim's lock alone proves no hold: a
+/// session that ends may lose the name's lock (mode `session`) or the transaction (mode `row`)
+/// first.
 fn reads(kind: Kind, session: &str, token: &str) -> String {
     let has_key = "{is_advisory} AND locks.objsubid = 1 AND {lock_key}";
     let lock = match kind {
@@ -131,8 +133,8 @@ fn reads(kind: Kind, session: &str, token: &str) -> String {
 }
 
 /// Returns SQL for the text whose SHA-256 has the barrier's keys, and their position in its hex
-/// digits. In the mode `row`, the text names the table, because advisory locks are the
-/// database's.
+/// digits. In the mode `row`, the text includes the table, because the advisory locks of a database
+/// are shared by all its tables.
 fn barrier_of(kind: Kind) -> (&'static str, usize) {
     match kind {
         Kind::Session => (":name", 17),
@@ -168,7 +170,6 @@ fn once(value: &str) -> String {
     format!("(SELECT {value})")
 }
 
-/// Returns SQL for the key of the claim in the row `held`, or NULL for readers.
 fn claim_of_held() -> String {
     let claim = claim_of("held.name", "held.token");
     format!("CASE WHEN held.token <> '{READERS}' THEN {claim} END")
@@ -203,8 +204,8 @@ const CLOSE_BARRIER: &str = "CASE WHEN {has_readers} \
              AND (classid::bigint << 32) | objid::bigint = {barrier_as_one})) \
      THEN pg_advisory_lock({barrier})::text END";
 
-/// SQL that overwrites a record with a new holder's values, except for the fence, which readers may
-/// share.
+/// SQL that overwrites a record with a new holder's values. Each query sets the fence itself,
+/// because readers may share one.
 const OVERWRITTEN: &str = "token = excluded.token, identity = excluded.identity, \
      ttl_ms = excluded.ttl_ms, session = excluded.session, updated = excluded.updated, \
      broken = CASE WHEN held.token = excluded.token THEN held.broken END, released = false";
@@ -227,7 +228,7 @@ const LOCK_KEY: &str = "((locks.classid::bigint << 32) | locks.objid::bigint)";
 /// SQL for whether a session has or awaits the claim's lock, by the row `locks` of `pg_locks`.
 const IS_CLAIM_LOCK: &str = "{is_advisory} AND locks.objsubid = 1 AND {lock_key} = {claim}";
 
-/// SQL for the records of holds, which may have ended.
+/// SQL for all records, including those of ended holds.
 const RECORDS: &str = "\
      SELECT name, token, identity, fence, ttl_ms, session, updated, broken, false AS shared FROM {hold} \
      WHERE kind = '{kind}' \
@@ -239,9 +240,9 @@ const RECORDS: &str = "\
 const REST: &str = "greatest(1, least(:slice_ms, :slice_ms - \
      (extract(epoch FROM clock_timestamp() - statement_timestamp()) * 1000)::bigint))::text";
 
-/// SQL for a hold's remaining time in µs, or NULL if the user may not see the session. A broken hold
-/// lasts for at most its recorded TTL after the record's last change, even if its session was used
-/// since.
+/// SQL for a hold's remaining time in µs, or NULL if the user may not see the session. A broken
+/// hold lasts for at most its recorded TTL after the record's last change, even if its session was
+/// used since.
 const LEFT: &str = "CASE WHEN holding.state IS NULL THEN NULL ELSE \
      greatest(0, held.ttl_ms * 1000 - greatest(0, \
          CASE WHEN holding.state LIKE 'idle%' \

@@ -44,7 +44,8 @@ async fn missing_table_is_found() {
     assert!(findings(&backend).await.contains(&"tables"));
 }
 
-/// The check for a proxy opens two connections besides the doctor's own.
+/// The check for a proxy opens two connections besides the doctor's own, but the user may open only
+/// two in total.
 #[tokio::test]
 async fn refused_check_for_a_proxy_does_not_end_the_doctor() {
     let server = Server::options().durable().start().unwrap();

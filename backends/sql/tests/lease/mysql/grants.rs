@@ -44,7 +44,7 @@ async fn names_are_whole_in_a_database_with_another_character_set() {
         assert_eq!(renew(&backend, &held).await, Renewal::RENEWED, "{name}");
         release(&backend, &held).await;
     }
-    // A sweep also reads names from a JSON_TABLE, which must keep their characters.
+    // Like a renewal, a sweep reads names from a JSON_TABLE, which must keep the names' characters.
     an_hour_passes(&server);
     sweep(&backend, Duration::from_secs(1_800)).await;
     assert_eq!(server.sql("SELECT count(*) FROM lockwright_lease").unwrap(), "0");

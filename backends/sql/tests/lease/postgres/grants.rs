@@ -32,7 +32,8 @@ async fn break_that_ends_only_one_of_two_readers_is_indeterminate() {
     assert_eq!(backend.inspect(&name("x")).await.unwrap().holders.len(), 1);
 }
 
-/// The renewal waits for the row that the break has locked, so the renewal's snapshot is older.
+/// The renewal waits for the row that the break has locked. So the renewal's snapshot is older than
+/// the break's commit.
 #[tokio::test(flavor = "multi_thread")]
 async fn renewal_that_waits_for_a_break_says_so() {
     let (server, backend) = start().await;

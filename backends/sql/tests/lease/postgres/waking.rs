@@ -24,8 +24,8 @@ async fn nothing_is_published_that_nobody_waits_for() {
     busy(&waiter, &claim("loud"), FOR_EVER).await;
     holder.release(&held, ReleaseMode::Plain).await.unwrap();
     assert_eq!(next(&mut told).await, Event::Wake(name("loud")));
-    // Notifications arrive in the order of commits, so one for `quiet/…` would precede that for
-    // `loud`.
+    // Notifications arrive in the order of commits, so a notification for `quiet/…` would precede
+    // that for `loud`.
     let hearing = async {
         loop {
             let note = listener.recv().await.unwrap();
@@ -71,7 +71,7 @@ async fn a_lost_listener_comes_back() {
 }
 
 /// The client listens for notifications in the runtime of the connect call. When that runtime has
-/// ended, the client listens in a waiter's.
+/// ended, the client listens in a waiter's runtime.
 #[test]
 fn waiter_is_woken_after_the_end_of_the_first_runtime() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

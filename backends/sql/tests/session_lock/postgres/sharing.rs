@@ -75,9 +75,9 @@ async fn a_stopped_writer_that_waits_holds_up_no_other(server: &Server, mode: &s
     backend.release(&next, ReleaseMode::Plain).await.unwrap();
 }
 
-/// A writer finds readers by a shared lock, which the first writer can't get while the second
-/// waits. The suspended first writer holds the barrier, so the server must soon end that writer's
-/// session.
+/// A writer finds out that only readers have the lock by trying that lock as shared. PostgreSQL
+/// rejects this attempt while another writer waits for the lock. The first writer already has the
+/// barrier, so even in its second wait, the server must soon end its suspended session.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stopped_writer_opens_its_barrier_although_another_waits() {
     let server = Server::start().unwrap();
@@ -101,7 +101,7 @@ async fn a_stopped_writer_opens_its_barrier_although_another_waits() {
     within(ms(14_000), "the barrier to open", async || can_read(&*backend).await).await;
 }
 
-/// In the mode `row`, the locks of another table are other locks.
+/// Two tables of one database have separate locks and barriers in the mode `row`.
 #[tokio::test(flavor = "multi_thread")]
 async fn barrier_lets_readers_of_another_table_in() {
     let server = Server::start().unwrap();

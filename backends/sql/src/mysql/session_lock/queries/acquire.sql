@@ -24,9 +24,8 @@ SELECT name /*M!100300 , NEXTVAL({hold_fence}) */ FROM {row}
 WHERE name = :name AND GET_LOCK(:mark, 0) = 1 FOR UPDATE SKIP LOCKED;
 
 /* row_wait */
--- If the name may have readers, returns at once, without a row, and row_missed reports the
--- readers. Otherwise gets the mark, and waits for the row as long as
--- `innodb_lock_wait_timeout`.
+-- If the name may have readers, returns at once, without a row, and row_missed reports the readers.
+-- Otherwise gets the mark, and waits for the row for at most `innodb_lock_wait_timeout`.
 SELECT IF(EXISTS (SELECT 1 FROM {hold} WHERE kind = 'row' AND name = :name AND token = '{readers}'),
           -1, GET_LOCK(:mark, 0))
 INTO @lockwright_mark;
@@ -74,8 +73,8 @@ SELECT EXISTS (SELECT 1 FROM {row} WHERE name = :name),
        COALESCE(IS_USED_LOCK(:mark) <> CONNECTION_ID(), FALSE), @lockwright_mark <=> -1;
 
 /* row_make */
--- Inserts the row only if it is missing, because an insert of an existing row would wait for its
--- lock. The named lock prevents an insert by another client after the check.
+-- Inserts the row only if it is missing, because an insert of an existing row would wait for that
+-- row's lock. The named lock prevents an insert by another client after the check.
 SET @lockwright_made = GET_LOCK({mark_of_row}, 1);
 INSERT IGNORE INTO {row} (name)
 SELECT :name FROM {meta} WHERE NOT EXISTS (SELECT 1 FROM {row} WHERE name = :name);

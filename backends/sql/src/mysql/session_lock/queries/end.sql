@@ -35,13 +35,14 @@ KILL CONNECTION IF(IS_USED_LOCK({mark}) <=> :session, :session, 0);
 {wait_for_mark};
 
 /* session_ask */
--- This lock asks the session's client to end a hold. The client polls it at least once a second.
+-- This named lock asks the session's client to end a hold. The client polls the lock at least once
+-- a second.
 DO GET_LOCK(CONCAT({joint}, :session, '/ask'), 1);
 {wait_for_answer};
 DO RELEASE_LOCK(CONCAT({joint}, :session, '/ask'));
 
 /* session_kill_foreign */
--- A session outside Lockwright is never joint.
+-- A joint session is Lockwright's, so it isn't killed.
 KILL CONNECTION IF(IS_USED_LOCK({key}) <=> :session
                    AND IS_USED_LOCK(CONCAT({joint}, :session)) IS NULL, :session, 0);
 {wait_for_key};

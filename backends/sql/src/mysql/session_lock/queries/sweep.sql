@@ -30,7 +30,8 @@ WHERE held.updated < {now} - :idle_us AND held.fence <= (SELECT floor FROM {meta
 
 SET @lockwright_deleted = ROW_COUNT();
 
--- Finds rows of names that had only unrecorded holds. A SELECT in SET would wait for locked rows.
+-- Finds rows of names that had only unrecorded holds. Uses INTO, because a SELECT in SET would wait
+-- for locked rows.
 SELECT JSON_ARRAYAGG(free.name) INTO @lockwright_old
 FROM (SELECT name FROM {row} AS free
       WHERE '{kind}' = 'row' AND NOT EXISTS (SELECT 1 FROM {hold} AS held

@@ -1,8 +1,8 @@
 /* session_try */
--- Returns `same` if another session has the claim's lock, `busy` if the name's lock isn't free, or
--- the fence. `:new_ttl_ms` is 0 if the session's idle timeout is already the TTL. Otherwise, sets
--- the timeout. An error of `nextval` would undo the timeout but not session locks, so the locks are
--- first taken for the transaction only. `set_config` never returns '', so its WHEN never applies.
+-- Returns `same` if another session has the claim's lock, `busy` if the name's lock isn't free, and
+-- otherwise the fence. `:new_ttl_ms` is the idle timeout to set, or 0 if it is already the TTL. An
+-- error of `nextval` would undo the new timeout but not session locks, so the locks are first taken
+-- for the transaction only. `set_config` never returns '', so its WHEN never applies.
 SELECT CASE WHEN :new_ttl_ms = 0
                 THEN CASE WHEN NOT pg_try_advisory_lock(:claim) THEN 'same'
                           WHEN pg_try_advisory_lock(:key) THEN nextval('{hold_fence}')::text
@@ -17,8 +17,8 @@ SELECT CASE WHEN :new_ttl_ms = 0
 /* session_wait */
 -- The first wait for the lock. The session's idle timeout is already the TTL, and its
 -- `lock_timeout` is 5000 ms. Returns the column of session_try, and how long the server waited in
--- µs. If only readers have the lock, returns `readers` at once. Then, and after a timeout, the
--- session keeps the claim's lock, and session_wait_for_readers waits next.
+-- µs. If only readers have the lock, returns `readers` at once. After `readers` or a timeout, the
+-- session keeps the claim's lock, and the client continues with session_wait_for_readers.
 SELECT CASE WHEN NOT pg_try_advisory_lock(:claim) THEN 'same'
             WHEN :slice_ms <> 5000 AND set_config('lock_timeout', :slice_ms::text, true) = '' THEN NULL
             WHEN pg_try_advisory_lock(:key) THEN nextval('{hold_fence}')::text
@@ -28,9 +28,9 @@ SELECT CASE WHEN NOT pg_try_advisory_lock(:claim) THEN 'same'
        END, {waited_us};
 
 /* session_wait_for_readers */
--- Closes the barrier and waits. Until a session with the barrier has the lock, its idle timeout is
--- at most five seconds, so that the barrier of a dead writer soon opens. The last row is that of
--- session_wait.
+-- Closes the barrier and waits. While the session has the barrier but not the name's lock, its idle
+-- timeout is at most five seconds, so that the barrier of a dead writer soon opens. The last row is
+-- that of session_wait.
 BEGIN;
 SELECT set_config('idle_session_timeout', CASE WHEN {has_readers} OR EXISTS (
     SELECT FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2 AND pid = pg_backend_pid()
@@ -47,13 +47,13 @@ SELECT CASE WHEN NOT pg_try_advisory_lock(:claim) THEN 'same'
 
 /* session_missed */
 -- Releases the lock, which may have been granted just before the statement timed out. The session
--- keeps the barrier and the claim's lock. The first column means the same as in `row_missed`.
+-- keeps the barrier and the claim's lock. The first column is that of `row_missed`: no other
+-- session has the claim's lock.
 SELECT false, count(pg_advisory_unlock(:key)) FROM pg_locks AS locks
 WHERE locks.pid = pg_backend_pid() AND {is_advisory} AND objsubid = 1 AND granted AND {lock_key} = :key;
 
 /* session_shared_try */
--- A reader is rejected while a writer holds the barrier, or while another session reads for this
--- claim. Returns the same as `session_try`.
+-- Like `session_try`, but `busy` may also mean that a writer has closed the barrier.
 SELECT CASE WHEN NOT pg_try_advisory_xact_lock(:claim) THEN 'same'
             WHEN NOT pg_try_advisory_xact_lock_shared({barrier}) THEN 'busy'
             WHEN NOT pg_try_advisory_xact_lock_shared(:key) THEN 'busy'
@@ -64,8 +64,8 @@ SELECT CASE WHEN NOT pg_try_advisory_xact_lock(:claim) THEN 'same'
 
 /* session_shared_wait */
 -- Waits for the claim's lock, so that only one session reads for a claim. Then waits for the
--- barrier, and then for the name's lock. Sets the idle timeout first, because a session lock,
--- granted just before the wait times out, outlives the transaction. The last row is the fence.
+-- barrier, and then for the name's lock. Sets the idle timeout first, because a session lock that
+-- is granted just before the wait times out outlives the transaction. The last row is the fence.
 BEGIN;
 SELECT set_config('idle_session_timeout', :ttl_ms::text, false),
        set_config('idle_in_transaction_session_timeout', :ttl_ms::text, false);

@@ -6,8 +6,8 @@ WHERE {is_claim_lock};
 
 /* mark_broken */
 -- Marks the hold's record as broken. Returns a row if there is a record.
--- The next holder overwrites an exclusive hold's row. So a row of {reader} with session 0, a
--- tombstone, also records that the hold was broken.
+-- The next holder overwrites an exclusive hold's record. So the mark is kept in a tombstone too, a
+-- row of {reader} with session 0.
 WITH marked AS (
     UPDATE {held} SET broken = coalesce(broken, :note),
         updated = CASE WHEN broken IS NULL THEN clock_timestamp() ELSE updated END
@@ -45,8 +45,8 @@ SELECT pg_terminate_backend(locks.pid, 2000) FROM pg_locks AS locks
 WHERE locks.pid = :session AND {is_claim_lock};
 
 /* session_ask */
--- Asks the client of the joint :session to read its holds' records. May wait a little for the
--- release. The mode `row` has no joint sessions.
+-- Asks the client of the joint :session to read its holds' records. The mode `row` has no joint
+-- sessions.
 SELECT pg_notify('lockwright_' || :session::text, '')::text;
 
 /* session_kill_foreign */

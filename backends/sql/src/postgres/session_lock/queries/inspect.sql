@@ -10,7 +10,7 @@ WITH locks AS MATERIALIZED (
 )
 SELECT :name, holding.pid::bigint, held.token, held.token, held.identity, last.fence, {left},
        held.broken,
-       -- Waiters at the barrier count too.
+       -- Counts the waiters for the lock and at the barrier.
        (SELECT count(DISTINCT pid) FROM locks
         WHERE NOT granted AND key = CASE objsubid WHEN 1 THEN {key} ELSE {barrier_as_one} END),
        holding.shared
@@ -24,8 +24,8 @@ LEFT JOIN {hold} AS last ON last.kind = 'session' AND last.name = :name
 LEFT JOIN held ON held.session = holding.pid AND held.shared = holding.shared;
 
 /* session_list */
--- Returns at most :limit rows like those of session_inspect, with no number of waiters, for held
--- names after :from in byte order. :inclusive includes :from.
+-- Returns at most :limit rows, for held names after :from in byte order. :inclusive includes :from.
+-- The columns are those of session_inspect, but waiters aren't counted.
 WITH locks AS MATERIALIZED (
     SELECT pid, mode = 'ShareLock' AS shared, {lock_key} AS key
     FROM pg_locks AS locks WHERE {is_advisory} AND objsubid = 1 AND granted
@@ -52,8 +52,8 @@ LEFT JOIN ({records}) AS held
 ORDER BY last.name, holding.pid LIMIT :limit;
 
 /* row_inspect */
--- `pg_locks` has no row locks, but a locked row has its holder's transaction in `xmax`. Several
--- readers are found only by their records.
+-- `pg_locks` has no row locks, but a locked row has its holder's transaction in `xmax`. For several
+-- readers, `xmax` is no transaction, so they are found only by their records.
 WITH claims AS MATERIALIZED (
     SELECT pid, {lock_key} AS key FROM pg_locks AS locks WHERE {is_advisory} AND objsubid = 1 AND granted
 ), held AS MATERIALIZED (

@@ -37,7 +37,7 @@ pub(crate) struct FastPath {
 #[derive(Debug)]
 pub(crate) struct CounterBound {
     clock: Clock,
-    /// The server's time since 1970, and when it was read.
+    /// The server's time since 1970, and when the client read it.
     opened: Option<(Duration, BootInstant)>,
 }
 

@@ -96,7 +96,7 @@ impl Cluster {
             let to = cause.redirect_node().and_then(|(to, _)| Address::redirected(to, &at));
             match (cause.kind(), to) {
                 (redis::ErrorKind::Server(ServerErrorKind::TryAgain), _) => return Ok(None),
-                // `before` and `ASKING` would both have to directly precede the command.
+                // `before` and `ASKING` can't both directly precede the command.
                 (redis::ErrorKind::Server(ServerErrorKind::Ask), _) if request.before.is_some() => {
                     return Ok(None);
                 }

@@ -180,7 +180,7 @@ impl Link {
         };
         let cmd = with_bound(call.by_hash());
         match self.ask(live, before, &cmd, call.effect).await? {
-            // The server lacked the script, so the request had no effect.
+            // The server lacked the script, so the request had no effect and can be repeated.
             Err(cause) if errors::lacks_script(&cause) => {
                 let cmd = with_bound(call.by_text());
                 Box::pin(self.ask(live, before, &cmd, call.effect)).await

@@ -13,7 +13,7 @@ pub(crate) const SCRIPTED: &str = "time get getrange mget set del exists type pt
                                    pexpireat hget hmget hset hdel hexists zadd zrem zrange zrangebyscore \
                                    zscore rpush lpop lpos lrange lrem";
 
-/// The other commands that the documentation lists.
+/// The documented commands, without those of `SCRIPTED`.
 const OTHERS: &str = "hello subscribe publish eval evalsha client|tracking client|caching info \
                       config|get scan";
 
@@ -103,7 +103,7 @@ async fn a_restart_is_survived_only_where_the_log_is_loaded_with_enough_rights()
     let all = "~* &* +@all";
     let with_dryrun = format!("{} +acl|dryrun", rules());
     for (rules, default, survives, says) in [
-        // This is the default user of servers without ACLs.
+        // Servers without ACLs have this default user.
         (with_dryrun.as_str(), "on nopass ~* &* +@all", true, None),
         (&with_dryrun, "off ~* &* +@all", true, None),
         (&with_dryrun, "off", false, Some("may not write")),

@@ -12,7 +12,7 @@ use crate::common::{
 
 pub(crate) const SECRET: &str = "hush-hush";
 
-/// Returns the error, after checking its texts for the secret.
+/// Returns the error of connecting to `url`. Asserts that it hides the secret.
 pub(crate) async fn refused(url: &str) -> Error {
     let error = match Config::new(url) {
         Ok(config) => patient(config).connect().await.unwrap_err(),
@@ -21,7 +21,7 @@ pub(crate) async fn refused(url: &str) -> Error {
     without_secret(error, SECRET)
 }
 
-/// Asserts this kind of error, in one line that contains `says`.
+/// Asserts that connecting to `url` fails with `kind`, and with one line that contains `says`.
 pub(crate) async fn wrong(url: &str, kind: ErrorKind, says: &str) -> Error {
     let error = refused(url).await;
     assert_eq!(error.kind(), kind, "{url}: {error}");

@@ -20,7 +20,7 @@ fn sound() -> testbed::redis::Options {
 
 #[tokio::test]
 async fn a_sound_server_has_nothing() {
-    // The login makes no difference, because it is the default user's.
+    // A password of the default user makes no difference.
     let server = sound().password("secret").start().unwrap();
     let redis = connect(&server.url()).await;
     assert!(redis.profile().survives.contains(Fault::ServerRestart));

@@ -32,7 +32,7 @@ async fn list(redis: &Redis, prefix: &str) -> Vec<String> {
 
 #[tokio::test]
 async fn a_break_passes_the_reserved_block() {
-    // The counter is far ahead of the clock, so that only counting moves it.
+    // The counter is far ahead of the clock, so that the clock doesn't raise it.
     const AHEAD: u64 = 3_000_000_000_000_000;
     let (server, redis) = server_and_client().await;
     let mut events = events(&redis);

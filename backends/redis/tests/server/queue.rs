@@ -81,7 +81,7 @@ async fn an_offer_is_looked_after_beyond_the_runtime_of_the_release() {
     let holder = Arc::new(holder);
     let waiter = connect(&server.url()).await;
     let mut told = events(&waiter);
-    // In the second round, the first round's task must not interfere.
+    // The first round's task, which expires offers, must not disturb the second round.
     for _ in 0..2 {
         let held = claim("a");
         grant(&holder, &held).await;

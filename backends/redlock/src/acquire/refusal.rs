@@ -89,7 +89,6 @@ impl Round {
         if let Some(holder) = holder.filter(|(_, nodes)| *nodes >= quorum).map(|(no, _)| no) {
             names.decided(&self.request.claim.name, None);
             let mut left: Vec<Option<Duration>> = self.no().map(|no| no.left).collect();
-            // Holds without an expiry are last.
             left.sort_unstable_by_key(|left| (left.is_none(), *left));
             let wanted = quorum.saturating_sub(yes).clamp(1, left.len());
             let left = left[wanted - 1];

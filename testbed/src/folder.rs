@@ -41,7 +41,7 @@ pub(crate) fn fill(
         make(fresh.path())?;
         let packed = tempfile::NamedTempFile::new_in(&cache)?;
         tar().args(["-cSf", &text(packed.path()), "."]).run(fresh.path(), "")?;
-        // This may replace another process's identical file.
+        // If another process has created the archive, this replaces it by an equal archive.
         packed.persist(&archive).map_err(|error| error.error)?;
     }
     drop(turn);

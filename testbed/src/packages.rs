@@ -1,4 +1,4 @@
-//! Servers from the folder of unpacked packages that `LOCKWRIGHT_SERVER_ROOT` names.
+//! Finds servers in the folder of unpacked packages that `LOCKWRIGHT_SERVER_ROOT` names.
 
 use std::path::PathBuf;
 

@@ -5,8 +5,8 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::{Result, folder};
 
-/// Ports below the kernel's range for outgoing connections. A connection in that range could take a
-/// server's port during a restart.
+/// The first port. All ports are below the kernel's range for outgoing connections, because such a
+/// connection could take a server's port during a restart.
 const FIRST: u16 = 15_000;
 const COUNT: u16 = 15_000;
 

@@ -210,7 +210,7 @@ fn launch(port: u16, options: &Options, folder: &Path) -> Result<Process> {
     process.wait_until_ready(|| {
         let status = std::fs::read_to_string(data.join("postmaster.pid")).ok()?;
         let mut lines = status.lines();
-        // A killed server's file remains, with another process id.
+        // A killed server's file remains, so the process id in it must match.
         (lines.next()? == pid && lines.nth(6)?.trim() == "ready").then_some(())
     })?;
     Ok(process)
@@ -255,7 +255,7 @@ fn binaries() -> Option<&'static Path> {
             let path = std::env::var_os("PATH").unwrap_or_default();
             let others = std::env::split_paths(&path);
             ours.into_iter().chain(debian).chain(others).find(|folder| {
-                // A removed version's folder may remain.
+                // The folder of a removed version may remain, without programs.
                 let programs = ["postgres", "initdb", "psql", "pg_basebackup"];
                 programs.iter().all(|name| folder.join(name).is_file())
             })

@@ -45,7 +45,7 @@ methods::setters! { Program {
 } }
 
 impl Program {
-    /// Creates a program from its binary and Debian package.
+    /// Creates a program from its binary and the Debian package that contains it.
     pub fn new(binary: impl Into<String>, package: &'static str) -> Self {
         Self {
             binary: binary.into(),

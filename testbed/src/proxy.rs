@@ -51,7 +51,7 @@ struct State {
     delayed: usize,
     keeping: Option<usize>,
     kept_requests: usize,
-    /// Data on connections with a lower number is dropped.
+    /// Connections with a lower number than this lose all data.
     silenced: usize,
 }
 

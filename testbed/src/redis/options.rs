@@ -37,7 +37,7 @@ impl Options {
         self.set("requirepass", quoted(password))
     }
 
-    /// Adds a user with rules as in `ACL SETUSER`. [`Redis::url`] logs in as the first one.
+    /// Adds a user with rules as in `ACL SETUSER`. [`Redis::url`] logs in as the first user.
     pub fn user(mut self, name: &str, password: &str, rules: &str) -> Self {
         let (name, password, rules) = (name.to_owned(), password.to_owned(), rules.to_owned());
         self.users.push(User { name, password, rules });

@@ -18,7 +18,7 @@ pub(super) fn nothing(_: &mut TcpStream, _: usize) -> io::Result<Vec<u8>> {
 }
 
 /// Reads a version, the member's number, the address's length and the address, in network byte
-/// order. Returns them with the member's name as the host.
+/// order. Returns the same fields, with the member's name as the address's host.
 pub(super) fn name_instead_of_address(
     connection: &mut TcpStream,
     from: usize,

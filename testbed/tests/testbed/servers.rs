@@ -1,4 +1,5 @@
-//! Tests of the lifetime of servers and data. The backends' tests use each kind of server.
+//! Tests of the lifetime of servers and data, with a few servers, because the backends' tests use
+//! each kind of server.
 
 use lockwright_testbed::{PgBouncer, Postgres, Redis, go};
 

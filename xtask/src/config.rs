@@ -29,7 +29,7 @@ const LIST: &[Package] = &[
 const EXCLUSIVE: &[(&str, &str)] =
     &[("lockwright-etcd", "server"), ("lockwright-zookeeper", "server")];
 
-/// Test binaries whose tests mostly wait, so more tests run at once. Conformance suites aren't
+/// Test binaries whose tests mostly wait, and how many tests run at once. Conformance suites aren't
 /// listed, because their cases share a server.
 const TEST_THREADS: &[(&str, &str, &str)] = &[
     ("lockwright-sql", "session_lock", "6"),

@@ -16,7 +16,7 @@ const TIMEOUT_WORDS: &[&str] = &[
     "Unreachable",
     "TimedOut(",
     "Elapsed",
-    // The client itself was delayed and couldn't renew.
+    // These losses mean that the client itself was delayed and couldn't renew.
     "Lost(Expired)",
     "Lost(SessionEnded)",
     "did not answer",

@@ -46,7 +46,7 @@ pub struct Subject {
     pub notes: Vec<String>,
 }
 
-/// In the order of the report's tables.
+/// The kind of a subject. The kinds are in the order of the report's tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -81,7 +81,7 @@ pub struct Cell {
     pub at: u64,
     pub regime: Regime,
     pub subject: String,
-    /// The rounds' figures by measure. A measure's name has the unit.
+    /// The rounds' figures by measure. A measure's name includes the unit.
     pub measures: BTreeMap<String, Vec<f64>>,
     /// Quantiles (0 to 1) of waits, or of pairs of acquire and release, in µs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

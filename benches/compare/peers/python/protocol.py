@@ -49,7 +49,7 @@ class Library:
 
     # The name in the tables.
     name = ""
-    # The pip names of its package and of other packages whose versions matter.
+    # The pip names of the library's package and of other packages whose versions matter.
     packages = ()
     backends = ()
     notes = ()

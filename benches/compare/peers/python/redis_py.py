@@ -19,7 +19,7 @@ class RedisPy(Library):
             nodes, master = sentinels(urls)
             self.client = Sentinel(nodes).master_for(master)
         elif backend == "redis-cluster":
-            # The client gets the other nodes from this one.
+            # The client gets the other nodes from this node.
             host, port = addresses(urls)[0]
             self.client = RedisCluster(host=host, port=port)
         else:
@@ -32,7 +32,7 @@ class RedisPy(Library):
         return lock
 
     def keep(self, name, ttl):
-        # Other threads renew and release this lock.
+        # Other threads renew and release this lock, so its token isn't thread-local.
         return self.lock(name, ttl, thread_local=False)
 
     def renew(self, hold):

@@ -48,7 +48,6 @@ pub struct Handshake {
     /// The language's version or the async runtime.
     pub runtime: &'static str,
     pub backends: &'static [&'static str],
-    /// Notes for the report.
     pub notes: &'static [&'static str],
 }
 

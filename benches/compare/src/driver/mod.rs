@@ -30,7 +30,7 @@ pub struct Plan {
     pub rounds: usize,
     /// If true, measures for a moment, only to check that everything works.
     pub smoke: bool,
-    /// Lockwright's programs: the baseline, the current build, perhaps an earlier one.
+    /// Lockwright's programs: the baseline, the current build, and perhaps an earlier build.
     pub ours: Vec<(Kind, Vec<String>)>,
     /// The command lines of the peers, the other lock libraries.
     pub peers: Vec<Vec<String>>,

@@ -6,7 +6,7 @@ pub(super) const TTL: Duration = Duration::from_secs(15);
 
 pub(super) const TASKS: usize = 8;
 
-/// The maximum for peers, because a thousand polling waiters end only after minutes.
+/// The maximum number of a peer's waiters. A thousand polling waiters would end only after minutes.
 const WAITERS_OF_PEERS: u64 = 96;
 
 const HOLDS_OF_PEERS: u64 = 1_000;
@@ -37,8 +37,8 @@ pub(super) struct Pace {
     pub(super) hand_overs_seen: usize,
     /// If true, processes aren't pinned, and peers run only `pairs` and `hand-over`, in one regime.
     pub(super) is_smoke: bool,
-    /// The counts for the workload `processes`, without peers: dozens of JVMs and Node processes
-    /// need too much memory.
+    /// The numbers of processes in the workload `processes`. Peers don't run it, because dozens of
+    /// JVMs and Node processes need too much memory.
     pub(super) growing_processes: Vec<u64>,
 }
 

@@ -106,7 +106,7 @@ impl Table {
     }
 }
 
-/// Rounds to four digits, because more are noise.
+/// Rounds to four digits, because further digits are noise.
 fn rounded(figure: f64) -> f64 {
     if figure == 0.0 {
         return 0.0;

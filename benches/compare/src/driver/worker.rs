@@ -103,7 +103,7 @@ impl Worker {
         let _ = self.commands.as_mut().map(|commands| writeln!(commands, "{command}"));
     }
 
-    /// Returns the text after `word`.
+    /// Returns the answer's text after `word`.
     pub(super) fn answer(&mut self, word: &str, time: Duration) -> Result<String, Failure> {
         let answer = self.answer_within(time + LIMIT)?;
         let (first, rest) = answer.split_once(' ').unwrap_or((&answer, ""));

@@ -35,7 +35,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     BACKENDS.iter().map(|(name, _)| *name)
 }
 
-/// The running servers of one backend. Dropping them stops them.
+/// The running servers of one backend. Dropping this value stops them.
 #[derive(Debug)]
 pub struct Servers {
     /// The URL for Lockwright.
@@ -44,7 +44,7 @@ pub struct Servers {
     pub addresses: Vec<String>,
     pub version: (String, String),
     pub(crate) counts: Box<dyn Counts>,
-    /// The servers' first processes, which may start others.
+    /// The servers' first processes, which may start more processes.
     roots: Vec<u32>,
     per_look: u64,
 }

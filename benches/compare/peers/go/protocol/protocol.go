@@ -58,7 +58,7 @@ type Servers struct {
 	Master string
 }
 
-// Serve runs a subject until its input ends. The library's version is that of the linked module.
+// Serve runs a subject until its input ends. The handshake has the version of the linked module.
 func Serve(handshake Handshake, module string, library Library) {
 	handshake.Library = module + " " + version(module)
 	handshake.Runtime = runtime.Version()

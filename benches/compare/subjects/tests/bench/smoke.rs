@@ -1,4 +1,5 @@
-//! Tests mutual exclusion by Lockwright and the baseline on every backend, and each measurement.
+//! Tests that Lockwright and the baseline exclude other holders on every backend, and that each
+//! measurement works.
 use lockwright_bench::driver::{self, Plan};
 use lockwright_bench::results::{Cell, Kind, Results};
 use lockwright_bench::{WORKLOADS, Workload};

@@ -22,7 +22,6 @@ use crate::workload::WORKLOADS;
 use page::Page;
 use view::View;
 
-/// The contents of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
     /// No tables of figures.

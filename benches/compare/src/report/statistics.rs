@@ -22,7 +22,6 @@ pub fn relevant(rounds: usize) -> f64 {
     }
 }
 
-/// The median and spread of several rounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Spread {
     /// The lower end of the interval that contains the true median with [`CERTAINTY`]. With up to

@@ -49,7 +49,6 @@ func (s *state) drop(output io.Writer) error {
 	return nil
 }
 
-// Calls do for each number below count, several in parallel, until a call fails.
 func atOnce(count int, do func(number int) error) error {
 	group, ctx := errgroup.WithContext(context.Background())
 	group.SetLimit(atATime)

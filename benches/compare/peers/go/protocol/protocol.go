@@ -106,7 +106,6 @@ func complaint(err error) string {
 	return "error " + strings.Join(strings.Fields(err.Error()), " ")
 }
 
-// Now returns the time of CLOCK_MONOTONIC in nanoseconds.
 func Now() int64 {
 	var time unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &time); err != nil {

@@ -72,7 +72,6 @@ impl Etcd {
 }
 
 impl Library for Etcd {
-    /// The key.
     type Hold = Box<str>;
 
     async fn open(_backend: &str, urls: &[String]) -> Result<Self> {

@@ -41,7 +41,6 @@ impl ZooKeeper {
 }
 
 impl Library for ZooKeeper {
-    /// The path of the node.
     type Hold = Box<str>;
 
     async fn open(_backend: &str, urls: &[String]) -> Result<Self> {

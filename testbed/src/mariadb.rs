@@ -90,7 +90,7 @@ impl MariaDb {
             let escaped = password.replace('\\', "\\\\").replace('\'', "''");
             self.sql(&format!("ALTER USER {USER}@'%' IDENTIFIED BY '{escaped}'"))?;
         }
-        // On MySQL, a user's first TCP login needs TLS, unless the user has logged in on the socket.
+        // A user's first TCP login needs TLS, unless the user has logged in on the socket.
         if Kind::chosen() == Kind::MySql {
             self.sql("DO 0")?;
             self.sql_as_user("DO 0")?;

@@ -16,7 +16,6 @@ const AGREED: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ports {
     pub(super) clients: u16,
-    /// The member's own peer port.
     pub(super) peers: u16,
     /// The port of this member's proxy, to which other members connect.
     pub(super) door: u16,

@@ -107,7 +107,7 @@ pub struct Renew<'a> {
 }
 
 impl<'a> Renew<'a> {
-    /// Creates a request without additional fences.
+    /// Creates a renewal that reserves no fences.
     pub fn of(claim: &'a Claim) -> Self {
         Self { claim, fences: 0, patience: claim.ttl / 4 }
     }

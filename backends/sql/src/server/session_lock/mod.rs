@@ -98,7 +98,7 @@ pub(crate) enum Locked {
 pub(crate) struct Grant {
     /// The hold's fence, if the lock statement returned it.
     pub(crate) fence: Option<Fence>,
-    /// True if the hold needs no record before [`RECORD_AFTER`]. Then `fence` is set.
+    /// True if the hold needs no record before [`RECORD_AFTER`]. If true, `fence` is set.
     pub(crate) is_recorded_later: bool,
     /// How long the server waited for the lock, by its own clock. The grant is at
     /// least this long after the request.

@@ -54,8 +54,8 @@ CREATE TABLE IF NOT EXISTS {shared_holder} (
     -- The permits and the semaphore's size, or 0 for readers and writers.
     permits  BIGINT NOT NULL,
     size     BIGINT NOT NULL,
-    -- The fence that a name's readers share, a permit holder's unique number, or the fence of the
-    -- readers for which a writer waits.
+    -- A reader's row: the fence that the name's readers share. A permit holder's: a unique number.
+    -- A waiting writer's: its readers' fence.
     fence    BIGINT NOT NULL,
     ttl      BIGINT NOT NULL,
     expires  BIGINT NOT NULL,

@@ -63,8 +63,8 @@ CREATE TABLE lockwright_shared_holder (
     -- The permits and the semaphore's size, or 0 for readers and writers.
     permits    INTEGER NOT NULL,
     size       INTEGER NOT NULL,
-    -- The fence that a name's readers share, a permit holder's unique number, or the fence of the
-    -- readers for which a writer waits.
+    -- A reader's row: the fence that the name's readers share. A permit holder's: a unique number.
+    -- A waiting writer's: its readers' fence.
     fence      INTEGER NOT NULL,
     ttl_ns     INTEGER NOT NULL,
     expires_ns INTEGER NOT NULL,

@@ -1,8 +1,8 @@
-mod command;
 mod fallback_kill;
 mod lock_holder;
 mod nested;
 pub(crate) mod process;
+mod program;
 mod signals;
 mod waiting;
 
@@ -44,7 +44,7 @@ fn prepare_and_run(
     run: &Run,
 ) -> Result<u8, Failure> {
     LockName::new(&run.name)?;
-    let command = command::resolve(run)?;
+    let command = program::resolve(run)?;
     descendants::check_proc().map_err(|error| Failure::os("cannot use /proc", error))?;
     let holds = nested::Holds::of_this_process()?;
     let config = config(connection)?;
@@ -77,7 +77,7 @@ async fn hold_and_run(
     run: &Run,
     holds: nested::Holds,
     key: &str,
-    command: &command::Resolved,
+    command: &program::Resolved,
     locks: &Locks,
     signals: &mut Signals,
 ) -> Result<u8, Failure> {

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::runtime::Builder;
 
-use super::command;
+use super::program;
 use crate::args::Run;
 use crate::run::process::descendants;
 use crate::{Failure, Output, block_on, exit};
@@ -71,7 +71,7 @@ pub(crate) fn become_if_held(
     key: &str,
     run: &Run,
     holds: &Holds,
-    command: &command::Resolved,
+    command: &program::Resolved,
 ) -> Result<(), Failure> {
     let outer = holds.0.iter().rev().find(|outer| outer.name == key);
     let Some(outer) = outer else { return Ok(()) };

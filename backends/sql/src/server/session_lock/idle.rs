@@ -11,8 +11,8 @@ const MOST: usize = 8;
 
 pub(super) const KEPT: Duration = Duration::from_secs(5);
 
-/// The idle timeouts that a session may keep after a release. The client closes an idle session
-/// before such a timeout.
+/// A session's idle timeout in this range isn't reset after a release: the client closes an idle
+/// session before the server would.
 pub(crate) const KEPT_TIMEOUTS: RangeInclusive<Duration> =
     Duration::from_secs(10)..=Duration::from_secs(60);
 

@@ -55,7 +55,7 @@ pub enum Wait {
 pub enum AcquireOutcome {
     /// The claim is granted.
     Granted(Granted),
-    /// The lock is held.
+    /// The claim isn't granted.
     Busy(Busy),
 }
 
@@ -67,8 +67,8 @@ pub struct Granted {
     pub fence: Fence,
     /// The number of reserved fences, at least 1.
     pub fences: u32,
-    /// The start of the hold's duration, not later than the grant; `None` for the instant of
-    /// sending the request.
+    /// The instant from which the hold's duration counts, not later than the grant; `None` for the
+    /// request's start.
     pub start: Option<BootInstant>,
     /// The hold's duration, if it differs from the requested TTL.
     pub valid: Option<Duration>,
@@ -77,7 +77,7 @@ pub struct Granted {
 }
 
 impl Granted {
-    /// Creates a grant with one fence and the defaults.
+    /// Creates a grant of one fence, for the requested TTL.
     pub const fn new(fence: Fence) -> Self {
         Self { fence, fences: 1, start: None, valid: None, waiters: false }
     }

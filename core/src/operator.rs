@@ -103,7 +103,7 @@ pub enum Broken {
     NotHeld,
     /// The hold expires after this time.
     RunsOut(Duration),
-    /// The name is free. The old holder may rely on its hold for this time.
+    /// The name is free. For this time, the old holder may still use its hold.
     Freed(Duration),
 }
 

@@ -35,7 +35,7 @@ pub struct Profile {
     /// the grant or the limit.
     pub blocks: bool,
     /// True if acquiring a free lock takes fewer requests when the first request queues the claim.
-    /// The client then does so for each claim that may wait.
+    /// The client then queues each claim that may wait.
     #[serde(skip)]
     pub queues_at_once: bool,
     /// The supported TTLs.

@@ -78,7 +78,7 @@ fn without_lone_login(url: &str) -> String {
 }
 
 /// Returns the index of the comma before the next URL. A password may contain a comma and `://`, so
-/// the text before the comma must be a whole URL: it has an `@`, or no secret to mask.
+/// the comma counts only after a whole URL: one with an `@`, or without a secret to mask.
 fn next_url(text: &str) -> Option<usize> {
     text.match_indices(',').map(|(at, _)| at).find(|at| {
         let (before, after) = (&text[..*at], &text[at + 1..]);

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use lockwright_core::{BootInstant, Fence, Granted, Holder, Identity, Mode, Token};
 
-/// The holds and the queue of one name. A name without holds and waiters may become another lock
-/// type.
+/// The holds and the queue of one name. Without holds and waiters, a lock's name may become a
+/// semaphore's, and the reverse.
 #[derive(Default)]
 pub(crate) struct Row {
     first: Option<Held>,
-    /// The concurrent holders besides `first`; none if `first` is `None`.
+    /// The other concurrent holders. If `first` is `None`, there are no others.
     #[expect(clippy::box_collection, reason = "mostly absent, and there may be 100,000 of them")]
     others: Option<Box<Vec<Held>>>,
     #[expect(clippy::box_collection, reason = "mostly absent, and there may be 100,000 of them")]
@@ -104,8 +104,8 @@ impl Row {
         (!present.is_of_the_kind_of(mode)).then_some(present)
     }
 
-    /// Returns whether a claim can be granted. A claim may overtake waiters only if it and all of
-    /// these are readers.
+    /// Returns whether a claim can be granted. Only readers may overtake waiters, and only waiting
+    /// readers.
     pub(crate) fn admits(&self, token: Token, mode: Mode) -> bool {
         let fits = match mode {
             Mode::Exclusive => self.first.is_none(),

@@ -18,8 +18,7 @@ const PAGE: usize = 100;
 #[derive(Default)]
 pub(crate) struct Store {
     pub(crate) names: NameMap<Row>,
-    /// The last fence granted for any name. A counter per name would have to outlive the name's
-    /// holds.
+    /// The last fence granted for any name. With a counter per name, no name could be removed.
     pub(crate) last_fence: u64,
     pub(crate) tombstones: Tombstones,
     pub(crate) last_step: BootInstant,
@@ -27,7 +26,7 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Removes names whose holds have expired, if the number of names has doubled since last time.
+    /// Removes names without holds and waiters, if the number of names has doubled since last time.
     pub(crate) fn tidy(&mut self, now: BootInstant) {
         if self.names.len() <= self.tidy_at {
             return;
@@ -80,7 +79,7 @@ impl Store {
             let mut granted = hold.granted();
             granted.waiters = row.is_waited_for();
             row.add(hold);
-            // This grant may let the next waiter in, such as another reader.
+            // A waiting reader or permit may share the lock with this grant.
             let wake = has_waited && row.lets_next_in();
             return Ok(Done { answer: AcquireOutcome::Granted(granted), wake });
         }
@@ -174,7 +173,7 @@ impl Store {
         Ok(AcquireOutcome::Granted(granted))
     }
 
-    /// Breaks the holds that match `seen`. Also returns their tokens, to notify the holders.
+    /// Breaks the holds that match `seen`. Returns their tokens, to notify the holders.
     pub(crate) fn break_lock(
         &mut self,
         name: &LockName,

@@ -3,11 +3,11 @@ use std::time::Duration;
 
 use lockwright_core::{BootInstant, Error, ErrorKind, Reason, Result, Token};
 
-/// A tombstone lives at least this long, unless [`LIMIT`] is reached. A client repeats a request
-/// for a much shorter time.
+/// A tombstone lives at least this long, unless [`LIMIT`] is reached: much longer than a client
+/// repeats a request.
 const KEPT_FOR: Duration = Duration::from_secs(600);
 
-/// At this size, the young generation becomes the old one early.
+/// At this size, the young generation becomes the old one before [`KEPT_FOR`] has passed.
 const LIMIT: usize = 1 << 16;
 
 /// Tokens that must not be granted again, in two generations. The older generation is dropped as a

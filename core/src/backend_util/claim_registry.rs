@@ -13,8 +13,8 @@ type Key = (LockName, Token);
 /// A registry of claims, for servers that expire only whole sessions (etcd, ZooKeeper). With each
 /// claim, the backend stores `P`: the claim's place on the server, such as its session and node.
 ///
-/// The backend must remove [overdue](Self::mark_overdue) claims from the server, which keeps them
-/// while other claims keep the session alive. A claim's registered end must never be before its
+/// The backend must remove [overdue](Self::mark_overdue) claims from the server, because the server
+/// keeps them as long as their session lives. A claim's registered end must never be before its
 /// holder's deadline.
 #[derive(Debug)]
 pub struct ClaimRegistry<P> {
@@ -26,7 +26,7 @@ pub struct ClaimRegistry<P> {
 #[derive(Debug)]
 struct State<P> {
     places: HashMap<Key, Place<P>>,
-    /// A lower bound of all claims' ends. A renewal doesn't raise it.
+    /// A lower bound of all claims' ends. Renewals don't raise it; `until_overdue` recomputes it.
     earliest: BootInstant,
 }
 

@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex};
 use super::lock;
 use crate::{Event, Events, LockName};
 
-/// [`Clients::attach`] removes clients that no longer exist only above this number.
+/// Above this number of clients, [`Clients::attach`] removes those that no longer exist.
 const FEW: usize = 64;
 
 /// The clients of one backend.

@@ -2,8 +2,8 @@
 //! holds the lock.
 //!
 //! The server numbers claims in order of arrival, so an admitted claim stays admitted. A client
-//! with an outdated view of the queue admits its claim too late, never too early. A claim of
-//! another lock type (lock or semaphore) blocks the claims behind it until it leaves the queue.
+//! with an outdated view of the queue admits its claim too late, never too early. A semaphore's
+//! claim in a lock's queue, or the reverse, blocks the claims behind it until it leaves the queue.
 //!
 //! # The shared fence of concurrent readers
 //!
@@ -125,8 +125,8 @@ impl Reader {
     }
 }
 
-/// Returns the index of the reader whose fence the reader at `own` takes, if any. `readers` are all
-/// readers ahead of the first claim of another mode.
+/// Returns the index of the reader whose fence the reader at `own` takes; `None` for its own fence.
+/// `readers` are all readers ahead of the first claim of another mode.
 pub fn fence_source(readers: &[Reader], own: usize) -> Option<usize> {
     let lowest = (0..readers.len()).min_by_key(|at| readers[*at].fence())?;
     (readers[lowest].fence() < readers[own].fence()).then_some(lowest)

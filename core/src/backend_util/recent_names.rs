@@ -6,8 +6,8 @@ use crate::{BootInstant, LockName, NameMap};
 
 const CAPACITY: usize = 1024;
 
-/// A bounded map from names to the instants of their last [notes](Self::note). It may lose entries,
-/// so use it only for optimizations.
+/// A bounded map from names to the instants at which they were last [noted](Self::note). It may
+/// lose entries, so use it only for optimizations.
 #[derive(Debug, Default)]
 pub struct RecentNames {
     last: Mutex<NameMap<BootInstant>>,
@@ -16,7 +16,7 @@ pub struct RecentNames {
 }
 
 impl RecentNames {
-    /// Sets the last instant of `name` to `now`.
+    /// Notes `name` at `now`.
     pub fn note(&self, name: &LockName, now: BootInstant) {
         self.is_used.store(true, Ordering::Relaxed);
         let mut names = lock(&self.last);

@@ -6,8 +6,6 @@ use super::{Clients, lock};
 use crate::{Event, Events, LockName};
 
 /// The clients of one backend, and the names that they wait for.
-///
-/// No mutex is locked while events are sent, so that a receiver may call the backend.
 #[derive(Debug)]
 pub struct Subscribers {
     forgotten_after: Duration,
@@ -61,7 +59,7 @@ impl Subscribers {
         !waiting.names.is_empty()
     }
 
-    /// Sends a wake-up to all clients if one waits for `name`.
+    /// Sends a wake-up to all clients if any client waits for `name`.
     pub fn wake(&self, name: &LockName) {
         let somebody = lock(&self.waiting).names.contains_key(name);
         if somebody {

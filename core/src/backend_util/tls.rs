@@ -112,7 +112,7 @@ const BY_THE_CLIENT: &[Refusal] = &[
     ),
 ];
 
-/// The server's reasons, from specific to general, because the first match counts.
+/// The server's reasons for a rejection, from specific to general, because the first match counts.
 const BY_THE_SERVER: &[Refusal] = &[
     ("UnknownCA", ErrorKind::Denied, "it does not trust the issuer of the client's certificate"),
     ("ertificate", ErrorKind::Denied, "it refuses the client's certificate"),
@@ -120,7 +120,7 @@ const BY_THE_SERVER: &[Refusal] = &[
 ];
 
 /// Returns the kind and reason of a failed handshake; `None` for an unknown cause. The backend's
-/// `own` reasons precede the server's.
+/// `own` reasons are compared before the server's.
 pub fn refusal(cause: &str, own: &[Refusal]) -> Option<(ErrorKind, &'static str)> {
     let reasons = BY_THE_CLIENT.iter().chain(own).chain(BY_THE_SERVER);
     reasons.filter(|(part, ..)| cause.contains(part)).map(|(_, kind, what)| (*kind, *what)).next()

@@ -18,7 +18,7 @@ impl Parameters {
         for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
             let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
             if !known.contains(&name) {
-                // Without a `=`, the text may be a part of a password.
+                // Without a `=`, the text may be a part of a password, so it isn't quoted.
                 let name = if parameter.contains('=') { name } else { "***" };
                 let known = known.join(", ");
                 return Err(format!("the parameter {name:?} is unknown (use {known})"));
@@ -59,8 +59,8 @@ pub fn login(text: &str) -> Result<(String, String), String> {
 /// brackets.
 ///
 /// # Errors
-/// The host is missing, or the port isn't one. The port is quoted only after a login, because
-/// otherwise the text may be a password.
+/// The host is missing, or the port is invalid. Without a login, the error doesn't quote the port,
+/// because it may be a password.
 pub fn host(text: &str, default_port: Option<u16>, has_login: bool) -> Result<(&str, u16), String> {
     let (host, port) = split_port(text);
     if host.is_empty() {

@@ -181,7 +181,7 @@ async fn in_queue(
         let mut troubled = pin!(shared.trouble.notified());
         troubled.as_mut().enable();
         let trouble = shared.table().turns.trouble(name).cloned();
-        // A request without a limit needs a timer only if a request ahead fails.
+        // Without a limit, this request fails only one TTL after the failure of a request ahead.
         let look_at = match &trouble {
             Some(trouble) if limit == Limit::None => trouble.since.max(begun) + ttl,
             _ => limit.instant(),
@@ -284,8 +284,8 @@ async fn waiting(
                 Passed::Turn(mut turn) => {
                     (sent, was_queued) = (shared.clock.now(), true);
                     trouble = shared.table().turns.trouble(&name).cloned();
-                    // Only a new claim is sent at once: with `Wait::No`, the server may remove an
-                    // earlier request's claim from its queue.
+                    // Only a new claim is sent at once. This attempt uses `Wait::No`, for which the
+                    // server may remove a queued claim.
                     let is_new = turn.pending.is_none();
                     let answer = is_new.then(|| ask_at_once(&mut turn, options, sent)).flatten();
                     (turn, answer)
@@ -588,8 +588,8 @@ pub(super) fn into_hold(
     hold
 }
 
-/// Returns the pause before the next poll. Without wake-ups, the pause grows with the time waited,
-/// up to `slow_poll`. So the client soon notices the end of a short hold.
+/// Returns the pause before the next poll. Without wake-ups, the first pauses are short, to notice
+/// the end of a short hold, and grow up to `slow_poll`.
 fn poll_after(shared: &Shared, busy: &Busy, waited: Duration) -> Duration {
     let profile = shared.backend.profile();
     let interval = match profile.wake_up {

@@ -28,7 +28,7 @@ pub(crate) async fn answer<'a, T>(
 ) -> Result<T> {
     let (mut send, mut request) = (Some(send), None);
     let mut timer = pin!(shared.clock.sleep_until(until));
-    // If the backend promises to wake this task by `until`, the first wait needs no timer.
+    // If the backend promises to wake this task by `until`, the timer is polled only afterwards.
     let own_limit = shared.backend.profile().answer_limit;
     let mut may_wait = own_limit.is_some_and(|limit| shared.clock.now() + limit <= until);
     poll_fn(|cx| {

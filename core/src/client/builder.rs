@@ -79,7 +79,7 @@ impl Builder {
         self
     }
 
-    /// Sets the label for operators.
+    /// Sets the label that operators see.
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.label = Some(label.into());
         self

@@ -95,7 +95,7 @@ impl Shared {
     pub(super) async fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
         let queued = self.table().turns.take_queued();
-        // Each drop wakes its request, which then fails.
+        // Each drop wakes a request, which fails.
         queued.into_iter().for_each(|queued| ignore_panic(|| drop(queued)));
         ignore_panic(|| self.closing.notify_waiters());
         // An error means that the client's runtime has ended, and all releases with it.
@@ -140,7 +140,7 @@ impl Shared {
                 let runtime = lock(&self.runtime).clone();
                 let _inside = runtime.enter();
                 let polled = future.as_mut().poll(cx);
-                // If the runtime ended during the poll, this task may never be woken.
+                // If the runtime ended during the poll, this task may never be woken, so it fails.
                 if polled.is_ready() || !has_ended() {
                     return polled;
                 }

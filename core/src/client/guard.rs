@@ -88,8 +88,8 @@ macro_rules! common {
                 Signal::new(self.0.hold())
             }
 
-            /// Polls `future`, and drops it when the hold is lost, before the deadline. Each poll
-            /// checks the clock first.
+            /// Polls `future`, and drops it when the hold is lost, before the deadline. The clock
+            /// is checked before each poll.
             ///
             /// A future that doesn't yield can't be stopped. Only the fence stops requests already
             /// sent. Outside a runtime, `future` is polled inside the client's runtime.
@@ -115,7 +115,7 @@ macro_rules! common {
             /// then unchanged.
             ///
             /// # Cancel safety
-            /// May be dropped. The renewal may then take effect only on the server.
+            /// May be dropped. The server may still renew the hold, but the deadline is unchanged.
             pub async fn renew(&self) -> Result<()> {
                 self.0.renew().await
             }
@@ -131,7 +131,7 @@ macro_rules! common {
             #[doc = concat!("Gives the ", $what, " back and waits for the server's answer. With reentrancy, only the last guard does.")]
             ///
             /// # Errors
-            /// [`Lost`](crate::ErrorKind::Lost) if the hold was lost before: the last work may not
+            /// [`Lost`](crate::ErrorKind::Lost) if the hold was already lost: the last work may not
             /// have been protected. After any other error, the release continues in the background.
             ///
             /// # Cancel safety
@@ -186,7 +186,7 @@ impl Guard {
     ///
     /// - [`Unsupported`](crate::ErrorKind::Unsupported) without `tickets` in the profile.
     /// - [`Conflict`](crate::ErrorKind::Conflict) while the owner has another guard on the hold.
-    /// - [`Lost`](crate::ErrorKind::Lost) if the hold was lost before.
+    /// - [`Lost`](crate::ErrorKind::Lost) if the hold was already lost.
     pub fn into_ticket(mut self) -> Result<Ticket, TicketError> {
         match end_for_ticket(self.hold()) {
             Ok(()) => {

@@ -49,7 +49,7 @@ impl Locks {
         Request::new(self.shared(), name.as_ref(), Mode::Permits { count: 1, of })
     }
 
-    /// Resumes a ticket's hold, with a new token and a larger fence. A reader keeps its fence. The
+    /// Resumes a ticket's hold, with a new token and (except for a reader) a larger fence. The
     /// client renews the hold, unless it was [`fixed`](crate::Request::fixed). Without an answer,
     /// the client retries for one TTL.
     ///
@@ -125,7 +125,7 @@ impl Locks {
     /// connection errors.
     ///
     /// # Cancel safety
-    /// May be dropped. The hold may then be broken.
+    /// May be dropped. The server may still break the hold.
     pub async fn break_lock(
         &self,
         name: impl AsRef<str>,
@@ -148,7 +148,7 @@ impl Locks {
     /// [`Unsupported`](crate::ErrorKind::Unsupported), and server and connection errors.
     ///
     /// # Cancel safety
-    /// May be dropped. The batch may then be removed.
+    /// May be dropped. The server may still remove the batch.
     pub async fn sweep(&self, idle: Duration) -> Result<SweepReport> {
         let shared = self.shared();
         shared.inside(shared.backend.sweep(idle)).await

@@ -43,7 +43,7 @@ impl Signal {
         states.max_by_key(|state| state.severity()).unwrap_or(HoldState::Held)
     }
 
-    /// Returns when the hold, or the first of several, counts as lost.
+    /// Returns when the hold counts as lost; of several holds, the earliest instant.
     pub fn lost_at(&self) -> BootInstant {
         self.others.iter().map(|one| one.hold.lost_at()).fold(self.first.hold.lost_at(), Ord::min)
     }
@@ -106,7 +106,7 @@ impl One {
         loop {
             let mut changed = pin!(self.hold.changed().notified());
             changed.as_mut().enable();
-            // The version is read first, so that a later change is reported by the next call.
+            // The version is read before the state, so that the next call reports a later change.
             let version = self.hold.version();
             let state = self.hold.state();
             if is_over(state, version) {

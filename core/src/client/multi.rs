@@ -126,7 +126,8 @@ impl MultiRequest {
     /// # Errors
     /// As [`Request::acquire`]. Also [`Conflict`](ErrorKind::Conflict) if two names are one lock on
     /// the server, [`Lost`](ErrorKind::Lost) as soon as an acquired lock is lost, and
-    /// [`InvalidInput`](ErrorKind::InvalidInput) without names. The acquired locks are released.
+    /// [`InvalidInput`](ErrorKind::InvalidInput) without names. After an error, acquired locks are
+    /// released.
     ///
     /// # Cancel safety
     /// May be dropped. Acquired locks are released in the background.
@@ -195,7 +196,7 @@ impl MultiRequest {
         let mut as_given: Vec<usize> = (0..held.len()).collect();
         as_given.sort_unstable_by_key(|at| parts[*at].place);
         let guard = MultiGuard { guards: held, as_given };
-        // Fixed holds are renewed here once, so that all end together.
+        // Fixed holds are renewed only here, so that all end together.
         let renewed = match self.options.is_fixed && has_waited {
             true => guard.renew().await,
             false => guard.check(),
@@ -347,8 +348,8 @@ impl Part {
         }
     }
 
-    /// Polls until an answer proves that this name is an alias of a held lock, and returns a
-    /// conflict. Returns the error of a rejected query. Never returns if the name is no alias.
+    /// Polls whether this name is an alias of a held lock. Returns only the conflict of an alias,
+    /// or the error of a rejected query.
     async fn one_of(&self, held: &[Guard]) -> Error {
         let shared = self.locks.shared();
         let each = shared.backend.profile().slow_poll.min(LONGEST_PAUSE);

@@ -28,7 +28,8 @@ impl Drop for EndOfRenewer {
     }
 }
 
-/// Returns the renewal task. It runs until no handle, request, hold or job keeps the client alive.
+/// Returns the renewal task. It runs until no [`Locks`](crate::Locks), request, hold or job keeps
+/// the client alive.
 pub(crate) fn renewer(shared: &Arc<Shared>) -> impl Future<Output = ()> + Send + 'static {
     let going = EndOfRenewer(Arc::downgrade(shared));
     let (roused, clock) = (Arc::clone(&shared.renewer), shared.clock.clone());

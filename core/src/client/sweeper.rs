@@ -10,8 +10,8 @@ const BATCH_PAUSE: Duration = Duration::from_millis(200);
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Returns the sweep task. It runs until the client is closed or dropped, unless the backend
-/// doesn't support sweeps.
+/// Returns the sweep task. It ends when the client is closed or dropped, or if the backend doesn't
+/// support sweeps.
 pub(crate) fn sweeper(
     shared: &Arc<Shared>,
     idle: Duration,

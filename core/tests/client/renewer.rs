@@ -67,7 +67,7 @@ async fn after_a_renewal_that_extends_nothing_there_is_a_pause() {
     assert!((1..10).contains(&renewals), "{renewals}");
 }
 
-/// Simulates a grant by an event, which starts with a short term.
+/// Simulates a grant by an event: the first term is short.
 #[tokio::test(start_paused = true)]
 async fn a_short_first_term_of_a_long_ttl_is_renewed_in_time() {
     let (locks, faulty, _, _, clock) = troubled();
@@ -252,7 +252,7 @@ async fn nothing_is_left_when_the_waker_of_a_waiting_request_panics() {
     settle_down().await;
     let requests = [locks.mutex("x").reentrant(&owner), locks.mutex("y")];
     let requests = requests.map(|request| polled_with(&broken_waker(), request.acquire()));
-    // No time passes, because a timer would also call the wakers.
+    // No time passes, so that no timer calls the wakers.
     elsewhere.release().await.unwrap();
     settle_down().await;
     drop((first.await.unwrap().unwrap(), held));

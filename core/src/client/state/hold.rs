@@ -282,16 +282,15 @@ impl Hold {
         has_turn
     }
 
-    /// Returns how early a renewal may start, so that it joins a batch. If this slack were longer
-    /// than the pause after a failed renewal or the term of an offer, the next renewal would be
-    /// immediate.
+    /// Returns how early a renewal may start, so that it joins a batch. It must be shorter than the
+    /// pause after a failed renewal and an offer's term. Otherwise, the next renewal is immediate.
     pub(crate) fn renew_slack(&self) -> Duration {
         let renew_at = BootInstant::from_nanos(self.renew_at.load(Ordering::Acquire));
         let left = self.lost_at().saturating_since(renew_at);
         (self.claim.ttl / 30).min(left / 8).min(LONGEST_SLACK)
     }
 
-    /// Returns how late the renewal task's first check of the hold may be; zero unless a renewal is
+    /// Returns how late the renewal task's first check of the hold may be; zero if no renewal is
     /// due before `lost_at`.
     pub(crate) fn first_slack(&self) -> Duration {
         let renews = self.claim.renewal_mode == RenewalMode::Auto

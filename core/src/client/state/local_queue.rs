@@ -19,7 +19,7 @@ use super::background_release::send_release;
 use super::releasing::end_in_background;
 use super::{Entered, Hold, Job, Passed, Queued, Reentry, Shared, Taken, Trouble, Turn, Turns};
 
-/// A shorter queue isn't searched for timed-out and dropped requests.
+/// From this length on, timed-out and dropped requests are removed from a queue.
 const SWEPT_LENGTH: usize = 64;
 
 impl Trouble {

@@ -55,8 +55,7 @@ pub(crate) struct Shared {
     pub(crate) jobs: Mutex<VecDeque<Job>>,
     hold_events: Mutex<Vec<(Token, HoldEvent)>>,
     has_hold_events: AtomicBool,
-    /// Releases of live holds, counted when they begin. `Totals::released` counts them when they
-    /// end.
+    /// Begun releases of live holds. `Totals::released` counts the finished ones.
     ended: AtomicU64,
     /// Releases in progress of lost holds, except those in the background.
     ended_lost: AtomicU64,

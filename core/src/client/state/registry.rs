@@ -69,7 +69,7 @@ impl Registry {
             let entry = &mut self.slots[slot as usize];
             entry.generation = entry.generation.wrapping_add(1);
             self.count_stale();
-            // Only a hold's first check may be late.
+            // Only a hold's first check may be late, so the slack is zero.
             wakes |= self.schedule(slot as u32, at, || Duration::ZERO);
         }
         wakes

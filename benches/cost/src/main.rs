@@ -39,6 +39,6 @@ fn vectors() -> &'static str {
 /// parameter, because these would add symbols with the same name.
 #[inline(never)]
 pub(crate) fn counted_by_callgrind(runtime: &Runtime, path: Counted<'_>) -> u64 {
-    // `black_box` prevents a tail call, so this function returns after the path.
+    // `black_box` prevents a tail call, which would end the count before the path.
     black_box(runtime.block_on(path))
 }

@@ -60,7 +60,7 @@ final class Protocol<C> {
     private final Library<C> library;
     private final PrintStream answers;
     private C client;
-    /** The threads of {@code hold}. Only the thread that acquired a lock can release it. */
+    /** The threads of {@code hold}. Each must release the locks that it acquired. */
     private final List<Holder> holders = new ArrayList<>();
 
     private Protocol(Library<C> library, PrintStream answers) {
@@ -97,7 +97,7 @@ final class Protocol<C> {
         } catch (IOException | InterruptedException error) {
             System.err.println(error);
         }
-        // The subject exits at once, without releasing locks.
+        // The subject exits without releasing locks.
         Runtime.getRuntime().halt(0);
     }
 
@@ -162,7 +162,7 @@ final class Protocol<C> {
 
     private String pairs(String name, long ttl, long millis) throws Exception {
         var times = LongStream.builder();
-        // System.nanoTime uses CLOCK_MONOTONIC.
+        // The driver compares processes' times, because System.nanoTime uses CLOCK_MONOTONIC.
         var begun = System.nanoTime();
         var end = begun + millis * 1_000_000;
         while (begun < end) {

@@ -165,7 +165,7 @@ function complaint(error) {
 async function serve(handshake, library) {
   console.log(JSON.stringify({ ...handshake, runtime: `Node.js ${process.versions.node}` }));
   const commands = readline.createInterface({ input: process.stdin });
-  // The subject exits at once, without releasing locks.
+  // The subject exits without releasing locks.
   commands.on('close', () => process.exit(0));
   const subject = new Subject(library);
   const known = ['open', 'pairs', 'turns', 'hold', 'wait', 'drop'];

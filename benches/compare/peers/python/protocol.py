@@ -219,7 +219,7 @@ def serve(library):
     def read():
         for line in sys.stdin:
             commands.put(line)
-        # The subject exits at once, without releasing locks.
+        # The subject exits without releasing locks.
         os._exit(0)
 
     threading.Thread(target=read, daemon=True).start()

@@ -26,8 +26,8 @@ pub(super) struct Pace {
     pub(super) waiters_waiting: usize,
     pub(super) holds: Vec<u64>,
     pub(super) holding: Duration,
-    /// The pause before renewals are measured: half the renewal interval, which puts a batch in the
-    /// middle of the measurement.
+    /// The pause before renewals are measured: half the renewal interval, which puts the holds'
+    /// renewal in the middle of the measurement.
     pub(super) before_renewal: Duration,
     /// How long renewals are measured: a third of the TTL, in which each hold is renewed once.
     pub(super) renewal: Duration,

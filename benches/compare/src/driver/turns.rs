@@ -76,7 +76,8 @@ impl Turns {
         self.in_time().len() as f64 / self.seconds()
     }
 
-    /// Returns all waits, sorted. Waits that end after the measurement reveal starvation.
+    /// Returns all waits, sorted. Those that end after the measurement are included, because they
+    /// reveal starvation.
     pub(super) fn waits(&self) -> Vec<u64> {
         let mut waits: Vec<u64> = self.turns.iter().map(|turn| turn.granted - turn.asked).collect();
         waits.sort_unstable();

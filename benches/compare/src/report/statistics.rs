@@ -6,10 +6,10 @@
 /// The confidence that a spread contains the true median, with enough rounds.
 pub const CERTAINTY: f64 = 0.98;
 
-/// The smallest change between runs that counts. Another memory layout may cause smaller changes.
+/// The smallest change between runs that counts. A different memory layout may cause a smaller one.
 pub const BETWEEN_RUNS: f64 = 0.1;
 
-/// The maximum number of values in the exact test. More values would slow it down.
+/// The maximum number of each run's values in the exact test, so that it is fast.
 const ENOUGH: usize = 40;
 
 /// Returns the smallest change that counts. With few rounds, this change is larger, because the
@@ -25,7 +25,7 @@ pub fn relevant(rounds: usize) -> f64 {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Spread {
     /// The lower end of the interval that contains the true median with [`CERTAINTY`]. With up to
-    /// ten rounds, it is the minimum.
+    /// ten rounds, this end is the minimum.
     pub low: f64,
     pub median: f64,
     pub high: f64,
@@ -55,8 +55,8 @@ fn is_change(ratio: f64, least: f64) -> bool {
     ratio.max(1.0 / ratio) >= (1.0 + least) * (1.0 - 1e-12)
 }
 
-/// Returns how many values to omit at each end, so that the rest contains the true median with
-/// [`CERTAINTY`].
+/// Returns how many values to omit at each end, so that the true median is between the remaining
+/// values with [`CERTAINTY`].
 fn rank(count: usize) -> usize {
     // The probability that exactly `rank` values are below the true median.
     let mut chance = 0.5_f64.powi(count as i32);
@@ -111,7 +111,7 @@ pub fn differ(old: &[f64], new: &[f64]) -> bool {
 pub fn mann_whitney(one: &[f64], other: &[f64]) -> f64 {
     let (one, other) = (&one[..one.len().min(ENOUGH)], &other[..other.len().min(ENOUGH)]);
     let all = sorted(&[one, other].concat());
-    // Twice the mid-rank, because this is an integer.
+    // Returns twice the mid-rank, which is an integer.
     let rank = |value: &f64| {
         let below = all.partition_point(|known| known < value);
         below + 1 + all.partition_point(|known| known <= value)

@@ -98,7 +98,7 @@ impl<'a> View<'a> {
         self.at(place).iter().copied().find(|cell| self.kind(&cell.subject) == Kind::Baseline)
     }
 
-    /// Returns the subjects, peers last and the best peer first.
+    /// Returns the subjects: Lockwright and the baseline, then the peers from best to worst.
     pub(super) fn subjects(&self, workload: &Workload, backend: &'a str) -> Vec<&'a str> {
         let mut found: Vec<(Kind, f64, &str)> = Vec::new();
         for regime in self.regimes(workload) {

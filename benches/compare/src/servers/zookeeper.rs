@@ -43,7 +43,7 @@ impl Counts for ZooKeeper {
 }
 
 /// Parses a line of `cons`: ` /127.0.0.1:41386[1](queued=0,recved=3,…,sid=0x1,…,lcxid=0x2,…)`.
-/// Returns the connection's address, and its packets that have no request number.
+/// Returns the connection's address, and how many of its packets have no request number.
 fn pings_of(line: &str) -> Option<(String, u64)> {
     let (address, fields) = line.trim().split_once('[')?;
     let (_, fields) = fields.split_once('(')?;
@@ -51,7 +51,7 @@ fn pings_of(line: &str) -> Option<(String, u64)> {
         let mut fields = fields.trim_end_matches(')').split(',');
         fields.find_map(|field| field.strip_prefix(name)?.strip_prefix('='))
     };
-    // Connections of four-letter commands have no session.
+    // A connection without a session is that of a four-letter command.
     field("sid")?;
     let received: u64 = field("recved")?.parse().ok()?;
     let last = field("lcxid").and_then(|last| u64::from_str_radix(&last[2..], 16).ok());

@@ -36,7 +36,7 @@ type Library interface {
 	Open(backend string, servers Servers) error
 	// Prepare creates the resources of a task, once, before the measurement.
 	Prepare(task int) error
-	// Lock acquires a name and waits as the library does. Contending tasks have distinct numbers.
+	// Lock acquires a name and waits as the library does. Concurrent calls have different tasks.
 	Lock(task int, name string) (Hold, error)
 	// Keep acquires an uncontended name and keeps it alive until its release. It may use the
 	// resources of task 0.
@@ -58,7 +58,7 @@ type Servers struct {
 	Master string
 }
 
-// Serve runs a subject until its input ends. The handshake has the version of the linked module.
+// Serve runs a subject until its input ends. Serve adds the module's version to the handshake.
 func Serve(handshake Handshake, module string, library Library) {
 	handshake.Library = module + " " + version(module)
 	handshake.Runtime = runtime.Version()
@@ -74,7 +74,7 @@ func Serve(handshake Handshake, module string, library Library) {
 		for {
 			line, err := input.ReadString('\n')
 			if err != nil {
-				// The subject exits at once, without releasing locks.
+				// The subject exits without releasing locks.
 				os.Exit(0)
 			}
 			commands <- line
@@ -117,7 +117,7 @@ func Now() int64 {
 type state struct {
 	library Library
 	held    []Hold
-	// The number of waiting tasks, which are numbered from 0. Contending tasks have higher numbers.
+	// The number of tasks that wait, numbered from 0. Contending tasks have higher numbers.
 	waiting int
 }
 
@@ -188,7 +188,7 @@ func (s *state) pairs(words *words, output io.Writer) error {
 	return nil
 }
 
-// Prepares tasks, numbered from first, if the command is valid.
+// Prepares tasks, numbered from first. Returns an error if the command was invalid.
 func (s *state) prepare(words *words, first, tasks int) error {
 	if words.err != nil {
 		return words.err

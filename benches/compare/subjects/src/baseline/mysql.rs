@@ -27,7 +27,7 @@ const INSERT_IN_TURN: &str = "INSERT IGNORE INTO bench_baseline_lease
 
 const DELETE: &str = "DELETE FROM bench_baseline_lease WHERE name = ? AND token = ?";
 
-/// Releases the named lock before the commit. The next waiter's insert then waits for the commit.
+/// Releases the named lock before the commit, so the next waiter's insert waits for the commit.
 const DELETE_IN_TURN: &str =
     "DELETE FROM bench_baseline_lease WHERE name = ? AND token = ? AND RELEASE_LOCK(?) = 1";
 

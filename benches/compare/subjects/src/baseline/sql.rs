@@ -12,8 +12,8 @@ use super::{are_all, held, lost};
 /// The number of connections for requests, as in Lockwright's pool.
 const REQUESTS: usize = 4;
 
-/// A process's connections for contended names: one holds, one is in the server's queue, and one
-/// queues next.
+/// The number of a process's connections that hold contended names, or queue for them on the
+/// server.
 const IN_TURN: usize = 3;
 
 const AGAIN: Duration = Duration::from_secs(1);

@@ -14,7 +14,7 @@ use tokio::time::sleep;
 
 use super::{held, lost, servers};
 
-/// The same settings as Lockwright's. With them, a grant and a release each wait for the disk.
+/// Lockwright's settings, with which a grant and a release each wait for the disk.
 const SETTINGS: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
     CREATE TABLE IF NOT EXISTS bench_baseline_lease (
         name TEXT PRIMARY KEY, token INTEGER NOT NULL, expires INTEGER NOT NULL
@@ -36,7 +36,7 @@ const POLL: Duration = Duration::from_millis(1);
 pub(super) struct Sqlite {
     connection: tokio::sync::Mutex<SqliteConnection>,
     token: i64,
-    /// A mutex per name, so that this process's tasks needn't poll.
+    /// A mutex per name, so that only one of this process's tasks polls.
     names: RefCell<HashMap<String, Arc<Mutex<()>>>>,
 }
 
@@ -126,7 +126,7 @@ async fn patient<T>(mut ask: impl AsyncFnMut() -> sqlx::Result<T>) -> Result<T> 
             Err(error) => error,
         };
         let code = error.as_database_error().and_then(|cause| cause.code()?.parse::<u32>().ok());
-        // 5 is SQLITE_BUSY. Its extended codes have more bits.
+        // SQLITE_BUSY is 5, which is the low byte of its extended codes.
         if code.is_none_or(|code| code & 0xff != 5) {
             return Err(error.into());
         }

@@ -262,7 +262,7 @@ impl Scene<'_> {
     }
 
     fn limit_descriptors(&mut self, lasts: Duration) -> Result<Option<String>> {
-        // The server has more descriptors open. These stay open, but the server gets no new ones.
+        // The server keeps its open descriptors, more than this limit, but gets no new ones.
         const LIMIT: &str = "4";
         let pid = self.server(0).pid();
         let usual = descriptor_limit(pid).ok_or("the limit of descriptors is unknown")?;

@@ -17,10 +17,11 @@ use crate::schedule::Schedule;
 use crate::servers::Result;
 use crate::verdict::Outcome;
 
-/// How often a lane may start its servers: at first, and after failed schedules.
+/// The maximum number of starts of a lane's servers. Failed schedules need new servers.
 const STARTS: usize = 3;
 
-/// How often a schedule with the outcome `ShowedNothing` is run: a busy client may miss a fault.
+/// The maximum number of runs of a schedule. It is repeated after `ShowedNothing`, because a busy
+/// client may miss a fault.
 const RUNS: usize = 3;
 
 pub(crate) fn run(args: &[String]) -> Result<()> {

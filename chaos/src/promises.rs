@@ -68,7 +68,7 @@ impl Promises {
 
     pub(crate) fn record(&self, folder: &Path, configuration: Configuration) -> Result<()> {
         let path = path(folder, configuration);
-        // Lanes that record at once need separate temporary files.
+        // Lanes may record at the same time, so each has its own temporary file.
         let new = path.with_extension(format!("new-{}", std::process::id()));
         fs::write(&new, self.to_text())?;
         Ok(fs::rename(new, path)?)

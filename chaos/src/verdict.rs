@@ -12,8 +12,8 @@ use crate::faults::{Fault, Promise};
 use crate::inject::{Injected, LARGEST_STEP_BACK};
 use crate::schedule::{Planned, Schedule};
 
-/// How late a process may report a loss: several delays of timers and tasks may be too short for a
-/// record.
+/// How late a process may report a loss: five delays, each too short to be in the journal, may add
+/// up.
 const LOSS_ALLOWANCE: Duration = UNRECORDED_DELAY.saturating_mul(5);
 
 /// Returns how long clients may wait for a free lock, in addition to a TTL and the recoveries from
@@ -213,7 +213,7 @@ mod tests {
         assert_eq!(overlaps(&end_with_their_process(&history)), []);
     }
 
-    /// Returns the verdict on `entries`, with a loss of data at an instant.
+    /// Returns the verdict on `entries` and a loss of data at the instant `at`.
     fn with_data_lost(mut entries: Vec<Entry>, at: u64) -> Outcome {
         let fault = Fault::ServerDataLost;
         let profile = Profile::new("redis");

@@ -111,7 +111,7 @@ pub(crate) trait Servers: Send {
         Err("the server's clock can't be read".into())
     }
 
-    /// Returns the remaining connections, and data of locks with this prefix.
+    /// Returns the remaining connections, and the remaining data of locks with this prefix.
     fn leaks(&mut self, prefix: &str) -> Result<Vec<String>>;
 }
 

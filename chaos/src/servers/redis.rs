@@ -282,7 +282,7 @@ impl Admins {
     }
 }
 
-/// Returns the keys with `prefix`, except fences, tombstones and queues that soon expire.
+/// Returns the keys with `prefix`, but no fences, tombstones, or queues that expire in time.
 fn keys_left<'a>(
     servers: impl IntoIterator<Item = &'a Redis>,
     prefix: &str,

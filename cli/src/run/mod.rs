@@ -55,7 +55,7 @@ fn prepare_and_run(
         timeout: run.timeout.or(config.wait.filter(|_| !run.nonblock)),
         ..run.clone()
     };
-    // Blocks the terminal's signals in all threads, because they would suspend this process.
+    // These signals of the terminal would suspend this process, so all threads block them.
     let _ = SigSet::from_iter([SIGTTIN, SIGTTOU]).thread_block();
 
     block_on(Builder::new_multi_thread().worker_threads(1), async {

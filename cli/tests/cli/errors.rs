@@ -82,8 +82,7 @@ fn a_command_that_is_no_program() {
 
     fs::write(&file, "#!/no/such/interpreter\n").unwrap();
     let program = sandbox.path("program");
-    // `install` writes the program, because another test's child could inherit this process's open
-    // file, and `exec` would fail.
+    // Another test's child could inherit a file that this process writes, and `exec` would fail.
     let mut install = Command::new("install");
     assert!(install.args(["-m", "755"]).args([&file, &program]).status().unwrap().success());
     fails(&sandbox, ["run", "a", "--", program.to_str().unwrap()], 127, "interpreter");
@@ -179,7 +178,7 @@ fn a_database_file_that_is_none() {
 fn the_default_is_a_file_of_ones_own() {
     let sandbox = Sandbox::new();
     let absolute = sandbox.path("state");
-    // A relative folder counts as none.
+    // A relative folder is ignored.
     for (state, home, folder) in [
         ("", "home", "home/.local/state/lockwright"),
         ("relative", "other", "other/.local/state/lockwright"),

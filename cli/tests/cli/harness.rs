@@ -328,8 +328,8 @@ impl Log {
     }
 }
 
-/// Returns a command with a child, a grandchild and an orphan in other sessions. All write to the
-/// log every 20 ms, and ignore signals, except KILL.
+/// Returns a command with a child, and in other sessions, a grandchild and an orphan. All write to
+/// the log every 20 ms, and ignore signals, except KILL.
 pub(crate) fn family(sandbox: &Sandbox) -> String {
     let path = sandbox.path("stubborn.sh");
     let script = "trap '' TERM INT HUP QUIT USR1 USR2\n\

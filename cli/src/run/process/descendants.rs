@@ -129,9 +129,8 @@ pub(crate) struct Killed {
     pub refused: u32,
 }
 
-/// Kills all descendants, and `group` if a descendant is in it, because the id of an empty group
-/// may be reused. The kernel signals a group atomically with `fork`, so no process of the group
-/// escapes.
+/// Kills all descendants, and `group` unless it is empty, because its id may then be reused. The
+/// kernel signals a group atomically with `fork`, so no process of the group escapes.
 pub(crate) fn kill_all(root: Pid, except: &[Process], group: Option<Pid>) -> io::Result<Killed> {
     let mut entries = entries_of(root, except)?;
     if let Some(group) = group
@@ -219,8 +218,8 @@ mod tests {
     fn name_may_contain_parentheses() {
         let folder = tempfile::tempdir().unwrap();
         let odd = folder.path().join(") R 1 (");
-        // `cp` writes the copy, because another test's child could inherit this process's open
-        // file, and `exec` would fail.
+        // Another test's child could inherit a file that this process writes, and `exec` would
+        // fail.
         assert!(Command::new("cp").arg("/bin/sleep").arg(&odd).status().unwrap().success());
         let mut child = Command::new(&odd).arg("60").spawn().unwrap();
         let us = rustix::process::getpid();

@@ -48,7 +48,7 @@ pub async fn wait_for_nodes(url: &str) -> Result<Vec<Node>> {
 /// As [`nodes`].
 ///
 /// # Cancel safety
-/// May be dropped. Some nodes may vote afterwards.
+/// May be dropped. It may have admitted some nodes.
 pub async fn admit(url: &str) -> Result<Vec<Node>> {
     node_statuses(url, What::Admit).await
 }

@@ -90,7 +90,7 @@ impl MariaDb {
             let escaped = password.replace('\\', "\\\\").replace('\'', "''");
             self.sql(&format!("ALTER USER {USER}@'%' IDENTIFIED BY '{escaped}'"))?;
         }
-        // A user's first TCP login needs TLS, unless the user has logged in on the socket.
+        // Log in on the socket, because a user's first TCP login would need TLS.
         if Kind::chosen() == Kind::MySql {
             self.sql("DO 0")?;
             self.sql_as_user("DO 0")?;
@@ -298,7 +298,7 @@ fn launch(port: u16, options: &Options, folder: &Path) -> Result<Process> {
              caching_sha2_password_auto_generate_rsa_keys = OFF\n"
         }
     };
-    // Many servers exhaust the kernel's AIO contexts.
+    // Many servers would exhaust the kernel's AIO contexts.
     settings += "innodb_use_native_aio = 0\n";
     // With these settings, only a crash of the machine loses data.
     settings += "innodb_flush_log_at_trx_commit = 2\ninnodb_doublewrite = 0\n";

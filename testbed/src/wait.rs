@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 /// The time limit for servers. Only failures reach it.
 pub const LIMIT: Duration = Duration::from_secs(60);
 
-/// The limit for a server's answer. A frozen server never answers.
+/// The limit for a server's answer, short because a frozen server never answers.
 pub(crate) const SOON: Duration = Duration::from_millis(500);
 
 /// Polls until there is an answer. Returns `None` after `limit`.

@@ -187,7 +187,7 @@ impl Cluster {
         })
     }
 
-    /// Assigns the slot to its new master, on both masters. These notify the other nodes later.
+    /// Informs the new master and the old one of the slot's move. They notify the others later.
     pub fn hand_over(&self, slot: &SlotMove) -> Result<()> {
         for node in [slot.to, slot.from] {
             self.set_slot(node, slot.slot, &["NODE", &self.ids[slot.to]])?;

@@ -265,8 +265,8 @@ mod tests {
     fn script(folder: &Path, name: &str, text: &str) -> Binary {
         let [draft, path] = [folder.join(format!("{name}.sh")), folder.join(name)];
         std::fs::write(&draft, format!("#!/bin/sh\n{text}\n")).unwrap();
-        // If this process wrote the script, another test's child could inherit the open file, and
-        // `exec` would fail.
+        // Another test's child could inherit a file that this process writes, and `exec` would
+        // fail.
         let mut install = Command::new("install");
         assert!(install.args(["-m", "755"]).args([&draft, &path]).status().unwrap().success());
         let title = format!("self-test {name}");

@@ -4,7 +4,8 @@ pub(crate) const INTEROP: &str = "lockwright-interop";
 
 struct Package {
     package: &'static str,
-    /// The servers' names. `--quick` skips tests with `redis::` or `on_redis` in their path.
+    /// The servers' names. For `redis`, `--quick` skips tests with `redis::` or `on_redis` in
+    /// their path.
     servers: &'static [&'static str],
     /// Test binaries that `--quick` runs, because some of their tests need no server.
     serverless: &'static [&'static str],

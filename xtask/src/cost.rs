@@ -124,7 +124,7 @@ mod tests {
     fn callgrinds_sums_are_found_by_their_names() {
         let dump = "events: Ir sysCount sysTime\nsummary: 5621287 10001 223\ntotals: 7 8 9\n";
         assert_eq!(summary(dump), Some((5_621_287, 10_001)));
-        // Callgrind omits zeros at the end. That is an error, because each path makes system calls.
+        // Callgrind omits a last count of zero, an error here: each path makes system calls.
         assert_eq!(summary("events: Ir sysCount\nsummary: 5\n"), None);
         assert_eq!(summary("events: Ir\nsummary: 5\n"), None);
     }

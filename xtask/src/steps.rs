@@ -77,7 +77,7 @@ pub(crate) const ALL: &[Step] = &[
     Step::of("interop", "mutual exclusion with other programs", run_interop),
 ];
 
-/// The maximum number of crates that the facade needs with only the memory backend.
+/// The maximum number of crates that `lockwright` needs with only the memory backend.
 const LEANEST: usize = 30;
 
 const CLIENT_LIBRARIES: &[&str] = &["redis", "sqlx", "sqlx-core", "libsqlite3-sys"];

@@ -40,7 +40,7 @@ impl Table {
         true
     }
 
-    /// Keeps the page's verdicts for newer servers that this run lacks.
+    /// Keeps the page's verdicts for the newer servers that this run hasn't tested.
     fn keep_newer(&mut self, page: &str) {
         let kept = Self::of_page(page);
         if self.newer.is_empty() {

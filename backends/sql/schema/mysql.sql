@@ -54,8 +54,8 @@ CREATE TABLE IF NOT EXISTS {shared_holder} (
     -- The permits and the semaphore's size, or 0 for readers and writers.
     permits  BIGINT NOT NULL,
     size     BIGINT NOT NULL,
-    -- A reader's row: the fence that the name's readers share. A permit holder's: a unique number.
-    -- A waiting writer's: its readers' fence.
+    -- For the name's readers, their common fence. For a permit holder, a unique number. For a
+    -- waiting writer, the fence of the readers before it.
     fence    BIGINT NOT NULL,
     ttl      BIGINT NOT NULL,
     expires  BIGINT NOT NULL,

@@ -1,7 +1,7 @@
 -- Holds of the modes `session` and `row`. Only the server's locks show whether a hold still exists.
 
--- On MariaDB, the sequence of fences. On MySQL, which has no sequences, an unused table: each fence
--- depends on the name's row in {hold}.
+-- MariaDB's sequence of fences. MySQL has no sequences: there this table is unused, and a name's
+-- row in {hold} determines the next fence.
 CREATE /*M!100300 SEQUENCE IF NOT EXISTS {hold_fence} MAXVALUE 9007199254740991 */
        /*!80000 TABLE IF NOT EXISTS {hold_fence} (id INT NOT NULL PRIMARY KEY) */ ENGINE = InnoDB;
 
@@ -41,8 +41,8 @@ CREATE TABLE IF NOT EXISTS {reader} (
     CONSTRAINT {prefix}_reader_fence CHECK (fence BETWEEN 1 AND 9007199254740991)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
--- The rows that the mode `row` locks. They have no records of holds, because the session that
--- records a hold can't write the row that the hold's session has locked.
+-- The rows that the mode `row` locks. They have no columns for the hold: another session records
+-- it, and can't write a locked row.
 CREATE TABLE IF NOT EXISTS {row} (
     name VARCHAR(512) NOT NULL PRIMARY KEY
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;

@@ -57,8 +57,8 @@ CREATE TABLE IF NOT EXISTS {shared_holder} (
     -- The permits and the semaphore's size, or 0 for readers and writers.
     permits  bigint NOT NULL,
     size     bigint NOT NULL,
-    -- A reader's row: the fence that the name's readers share. A permit holder's: a unique number.
-    -- A waiting writer's: its readers' fence.
+    -- For the name's readers, their common fence. For a permit holder, a unique number. For a
+    -- waiting writer, the fence of the readers before it.
     fence    bigint NOT NULL,
     ttl      bigint NOT NULL,
     expires  bigint NOT NULL,

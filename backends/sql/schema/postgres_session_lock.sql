@@ -1,10 +1,10 @@
 -- Holds of the modes `session` and `row`. Only pg_locks and pg_stat_activity show whether a hold
 -- still exists.
 --
--- A crash empties the unlogged tables, which is safe, because it ends all holds too.
+-- A crash of the server ends all holds, so it may empty the unlogged tables.
 
 -- The fences of all names. Clients don't wait until the last fences are on disk, so a crash may
--- lose them. The next client then raises the sequence above all issued fences.
+-- lose them. The first client after a crash raises the sequence above all issued fences.
 CREATE SEQUENCE IF NOT EXISTS {hold_fence} AS bigint MAXVALUE 9007199254740991;
 
 -- Has a row if the sequence was raised since the last crash.
@@ -36,8 +36,8 @@ CREATE UNLOGGED TABLE IF NOT EXISTS {reader} (
     LIKE {hold} INCLUDING DEFAULTS, PRIMARY KEY (kind, name, token)
 );
 
--- The rows that the mode `row` locks. They have no records of holds, because the session that
--- records a hold can't write the row that the hold's session has locked.
+-- The rows that the mode `row` locks. They have no columns for the hold: another session records
+-- it, and can't write a locked row.
 CREATE TABLE IF NOT EXISTS {row} (
     name text COLLATE "C" PRIMARY KEY
 );

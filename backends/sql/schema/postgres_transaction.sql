@@ -1,5 +1,5 @@
--- For each name, the highest fence that `check_fence` has accepted. A row may be deleted once no
--- holder from before `updated` can still write.
+-- For each name, the highest fence that `check_fence` has accepted. A row may be deleted once all
+-- holders from before `updated` have ended their writes.
 CREATE TABLE IF NOT EXISTS {fence} (
     name    text COLLATE "C" NOT NULL PRIMARY KEY,
     fence   bigint NOT NULL,

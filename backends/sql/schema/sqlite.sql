@@ -3,8 +3,8 @@
 -- Columns that end in _ns are nanoseconds of CLOCK_BOOTTIME. That clock restarts at each boot, so
 -- rows with the id of another boot have expired.
 
--- One row. `fence` is the highest fence ever granted, so no name gets a fence twice, even if its
--- row is deleted.
+-- One row. `fence` is the highest fence ever granted, so no name gets a fence twice, even after the
+-- name's row was deleted.
 CREATE TABLE lockwright_meta (
     id      INTEGER PRIMARY KEY CHECK (id = 1),
     version INTEGER NOT NULL,
@@ -63,8 +63,8 @@ CREATE TABLE lockwright_shared_holder (
     -- The permits and the semaphore's size, or 0 for readers and writers.
     permits    INTEGER NOT NULL,
     size       INTEGER NOT NULL,
-    -- A reader's row: the fence that the name's readers share. A permit holder's: a unique number.
-    -- A waiting writer's: its readers' fence.
+    -- For the name's readers, their common fence. For a permit holder, a unique number. For a
+    -- waiting writer, the fence of the readers before it.
     fence      INTEGER NOT NULL,
     ttl_ns     INTEGER NOT NULL,
     expires_ns INTEGER NOT NULL,

@@ -168,8 +168,8 @@ impl Dialect for MySql {
     async fn open(&self, limits: Limits) -> sqlx::Result<(MySqlConnection, Option<ServerSession>)> {
         let opened = Instant::now();
         let mut connection = self.connect().await?;
-        // The server takes whole seconds. `statement` is longer than the client's own limit,
-        // because the server's timeout error may follow a commit.
+        // The server takes whole seconds. `statement` exceeds the client's own limit, which must
+        // expire first: the server's timeout error may follow a commit.
         let lock = limits.answer.as_secs().max(1);
         let statement = limits.slow.as_secs() + 1;
         let text = format!(
@@ -242,8 +242,8 @@ impl Dialect for MySql {
     }
 
     /// Executes a statement. For an update that may be prepared, returns one row: the number of
-    /// matched rows, and the last insert id. Preparing takes another round trip, once per
-    /// connection. Behind a proxy, which may share sessions, nothing is prepared.
+    /// matched rows, and the last insert id. Behind a proxy, which may share sessions, nothing is
+    /// prepared.
     async fn execute(
         &self,
         connection: &mut MySqlConnection,
@@ -329,7 +329,7 @@ async fn fetch_told(
     Ok(rows)
 }
 
-/// An error after an earlier statement's change.
+/// An error of a request whose earlier statement made a change.
 #[derive(Debug)]
 struct Later(sqlx::Error);
 
@@ -393,7 +393,7 @@ pub(super) fn is_the_end(number: u16) -> bool {
 
 /// Classifies an error by its [number](https://mariadb.com/kb/en/mariadb-error-codes/). A failed
 /// statement has no effect, because the server rolls it back. Errors that may follow a commit are
-/// `Indeterminate`, and so is [`Later`], an error after an earlier statement's change.
+/// `Indeterminate`, and so is a [`Later`] error.
 fn judge(number: u16) -> Option<Verdict> {
     verdicts!(number;
         1045 | 1698 => Denied, tls::REFUSED_OR_ENCRYPTED_ONLY;

@@ -18,7 +18,7 @@
 //! - The server's clock decides when a hold expires. If the clock steps ahead, two clients may have
 //!   the lock: the profile doesn't promise
 //!   [`ServerClockStep`](lockwright_core::Fault::ServerClockStep).
-//! - Fences grow unless data are lost **and** the server's clock steps back.
+//! - Fences grow, except after a loss of data **and** a step back of the server's clock.
 //! - A replica promoted without the last commits may grant a held lock.
 //! - Waiters poll: the server has no notifications.
 //! - Rows of unused names remain until a [`sweep`](lockwright_core::DistributedLock::sweep).
@@ -74,7 +74,7 @@ impl Config {
     /// - [`Denied`](lockwright_core::ErrorKind::Denied): the server rejects the password, or the
     ///   user may not create or use the tables.
     /// - [`Unsupported`](lockwright_core::ErrorKind::Unsupported): the server is a replica or too
-    ///   old. Or the mode is `session` or `row`, and a proxy shares sessions or the cluster has
+    ///   old. For the modes `session` and `row`: a proxy shares sessions, or the cluster has
     ///   several primaries.
     /// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): the server can't be reached.
     pub async fn connect(self) -> Result<Mysql> {

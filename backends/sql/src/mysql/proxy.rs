@@ -4,11 +4,10 @@ use super::dialect::{MySql, fetch_on};
 use crate::server::errors::not_connected;
 use crate::server::{Dialect, Pool, Row};
 
-/// Returns whether a proxy shares sessions. Such a proxy lets a transaction on a second connection
-/// use the first connection's session, or switches the first connection to another session. Returns
-/// true, too, for a proxy that answers [`SESSION`] with its own number, as ProxySQL does: it would
-/// apply a `KILL` to its own connections. Returns `None` after a timeout, as behind a proxy with a
-/// single session.
+/// Returns whether a proxy shares sessions. Such a proxy uses the first connection's session for a
+/// transaction on the second, or switches the first connection to another session. A proxy that
+/// answers [`SESSION`] with its own number, such as ProxySQL, counts too: it would apply a `KILL`
+/// to its own connections. Returns `None` after a timeout, as behind a proxy with a single session.
 pub(super) async fn shares_sessions(pool: &Pool<MySql>) -> Result<Option<bool>> {
     let dialect = pool.dialect();
     let limit = pool.limits().connect;

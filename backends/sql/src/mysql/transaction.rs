@@ -10,7 +10,7 @@
 //!   default, plain `SELECT`s see the state at the transaction's first `SELECT`. If the first
 //!   `SELECT` precedes the wait, later ones miss all changes made during the wait.
 //! - The lock excludes other transactions, and programs that lock the name's row with `SELECT … FOR
-//!   UPDATE` or change it, but no holds of a [`Mysql`](super::Mysql).
+//!   UPDATE` or change it. It doesn't exclude holds of a [`Mysql`](super::Mysql).
 //! - A transaction may take one lock repeatedly, and several locks. Always take them in the same
 //!   order: on a deadlock, the server rolls back one whole transaction.
 //! - A name's row remains until [`InTransaction::sweep`]. The server may report a deadlock when a
@@ -43,9 +43,9 @@ const PROBE: &str = "SAVEPOINT lockwright_probe; RELEASE SAVEPOINT lockwright_pr
 const RESTORE: &str = "SET @lockwright = NULL \
                        /*!80000 , SESSION innodb_lock_wait_timeout = @lockwright_limit */";
 
-/// SQL that fails if the wait's transaction has ended, and its savepoint with it. Without
-/// autocommit, another transaction may be open by then. Returns whether the server looks for
-/// deadlocks, and the session's own limit on waits in seconds.
+/// SQL that fails if the wait's transaction has ended. It tests the savepoint, because without
+/// autocommit, a new transaction may be open. Returns whether the server looks for deadlocks, and
+/// the session's own limit on waits in seconds.
 const PASSED: &str = "RELEASE SAVEPOINT lockwright_probe; \
                       SELECT @@innodb_deadlock_detect, @@SESSION.innodb_lock_wait_timeout";
 
@@ -64,10 +64,10 @@ const PAUSE: Duration = Duration::from_millis(20);
 ///   open transaction.
 /// - [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): the tables don't exist.
 /// - [`Denied`](lockwright_core::ErrorKind::Denied): the user may not change them.
-/// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): a wait without a limit has lasted
-///   for `innodb_lock_wait_timeout`, and `innodb_deadlock_detect` is off, so that it may be a
-///   deadlock. Or the **server** rolled the transaction back, because of a deadlock or
-///   `innodb_rollback_on_timeout`; or the transaction is read-only; or the connection broke.
+/// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): with `innodb_deadlock_detect` off, a
+///   wait without a limit has lasted for `innodb_lock_wait_timeout`, and may be a deadlock. Or the
+///   **server** rolled the transaction back, because of a deadlock or `innodb_rollback_on_timeout`;
+///   or the transaction is read-only; or the connection broke.
 ///
 /// # Cancel safety
 /// After a drop, the server may still wait on the connection for up to five seconds. Drop the

@@ -34,8 +34,8 @@ const PAUSE: Duration = Duration::from_millis(500);
 
 pub(super) struct Listener {
     shared: Arc<Shared>,
-    /// The runtime of the connect call. The listening task runs on it as long as it exists, because
-    /// a waiter's runtime may end while other waiters need the task.
+    /// The runtime of the connect call. While it exists, the listening task runs on it: a waiter's
+    /// runtime may end while other waiters need the task.
     runtime: Handle,
     task: Mutex<Option<JoinHandle<()>>>,
 }
@@ -74,7 +74,7 @@ impl ReleaseListener for Listener {
                 runtime.spawn(listening.run())
             };
             let listening = listen_on(&self.runtime);
-            // A task that is spawned on an ended runtime has finished at once.
+            // On an ended runtime, the task finishes at once. Then the caller's runtime runs it.
             let runtime = Handle::try_current().ok().filter(|_| listening.is_finished());
             *task = Some(runtime.map_or(listening, |runtime| listen_on(&runtime)));
         }
@@ -146,7 +146,8 @@ impl Shared {
         }
     }
 
-    /// Listens until the connection is unused. Returns false if notifications don't arrive.
+    /// Listens until there has been no waiter for [`UNUSED`]. Returns false if notifications don't
+    /// arrive.
     async fn listen_once(&self) -> sqlx::Result<bool> {
         let limits = self.pool.limits();
         let deadline = Deadline::now() + limits.connect;

@@ -16,7 +16,7 @@
 //! - The server's clock decides when a hold expires. If the clock steps ahead, two clients may have
 //!   the lock: the profile doesn't promise
 //!   [`ServerClockStep`](lockwright_core::Fault::ServerClockStep).
-//! - Fences grow unless data are lost **and** the server's clock steps back.
+//! - Fences grow, except after a loss of data **and** a step back of the server's clock.
 //! - A replica promoted without the last commits may grant a held lock.
 //! - Rows of unused names remain until a [`sweep`](lockwright_core::DistributedLock::sweep).
 
@@ -83,9 +83,9 @@ impl Config {
     /// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): the server can't be reached.
     pub async fn connect(self) -> Result<Postgres> {
         let kind = self.common.mode.kind();
-        // One session is reserved for a listener, but not in the lease mode behind a pooler, which
-        // delivers no notifications. The modes `session` and `row` have no listener, and use the
-        // reserved session for other connections.
+        // One session is reserved: for a listener, or in the modes `session` and `row` for other
+        // connections. In the lease mode behind a pooler, which delivers no notifications, none is
+        // reserved.
         let (pool, look) = self.look(kind.is_some()).await?;
         let is_direct = look.is_direct;
         if !self.common.for_diagnosis {

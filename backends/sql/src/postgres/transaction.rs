@@ -7,8 +7,8 @@
 //! ends. There is no renewal, no loss, and no fence.
 //!
 //! - The lock excludes other transactions, holds in the mode [`session`](super::Mode::Session), and
-//!   other programs that lock the [key](#the-key-of-a-name), but no holds in the modes `lease` and
-//!   `row`.
+//!   other programs that lock the [key](#the-key-of-a-name). It doesn't exclude holds in the modes
+//!   `lease` and `row`.
 //! - A transaction may take one lock repeatedly, and several locks. Always take them in the same
 //!   order: on a deadlock, one transaction gets an error after `deadlock_timeout`.
 //! - The transaction must be `READ COMMITTED`, PostgreSQL's default. Higher levels are rejected:
@@ -67,8 +67,8 @@ const ROLL_BACK: &str = "ROLLBACK TO SAVEPOINT lockwright; RELEASE SAVEPOINT loc
 /// After a drop, the server may still wait on the connection for up to five seconds, or for a
 /// second more than its `deadlock_timeout`. Drop the transaction too: it is rolled back after the
 /// wait. An explicit `rollback()` returns the wait's error, and the connection's next use rolls
-/// back. To stop the wait at once, close the connection, and set
-/// `client_connection_check_interval` on the server.
+/// back. If the server has a `client_connection_check_interval`, closing the connection ends the
+/// wait.
 pub async fn lock_in_transaction(tx: &mut PgConnection, name: &str, wait: Wait) -> Result<Outcome> {
     DEFAULT.lock(tx, name, wait).await
 }

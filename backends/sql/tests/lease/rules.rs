@@ -84,8 +84,8 @@ async fn fences_grow_past_what_was_granted_during_a_wait() {
     }
 }
 
-/// On MySQL, only a client's first rejection after its own grant locks the row. On PostgreSQL, a
-/// waiter's first rejection locks the row too, to record the waiter.
+/// On MySQL, only a client's first rejection after its own grant locks the row. On PostgreSQL, only
+/// a waiter's first rejection does, to record the waiter.
 #[tokio::test(flavor = "multi_thread")]
 async fn repeated_rejection_needs_no_lock_of_the_row() {
     let (server, holder) = start().await;

@@ -333,7 +333,7 @@ async fn waiter_follows_a_hold_in_a_joint_session() {
 /// The client waits for more names than it has sessions for waits.
 #[tokio::test(flavor = "multi_thread")]
 async fn waits_leave_a_session_for_holds() {
-    /// The other five of the client's eight sessions: one is joint, two are for requests, one
+    /// Five of the client's eight sessions have other uses: one is joint, two are for requests, one
     /// listens, and one ends sessions.
     const FOR_WAITS: u64 = 3;
 

@@ -28,7 +28,7 @@ const IDLE: &str = "SELECT id FROM information_schema.processlist WHERE user = '
 /// SQL for a lock on the records' table that allows reads.
 const NO_RECORDS: &str = "LOCK TABLES lockwright_hold READ";
 
-/// Does nothing: without a next holder's record, `note` itself checks the session.
+/// Does nothing: `note` checks the session even without a next holder's record.
 const NEXT_RECORD: &str = "DO 0";
 
 /// The modes in which another session records the hold, after the grant.

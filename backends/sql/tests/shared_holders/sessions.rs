@@ -1,4 +1,4 @@
-//! Tests of rules for readers whose holds are in sessions of a server.
+//! Tests of readers whose holds are in sessions of a server.
 
 use super::server::*;
 use crate::rules::{Two, claim_as};

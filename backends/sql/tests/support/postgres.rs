@@ -20,7 +20,7 @@ pub(crate) const SCHEME: &str = "postgres";
 
 pub(crate) const TLS: &str = "sslmode";
 
-/// An hour, as an SQL expression that can be subtracted from the column `updated`.
+/// An hour that SQL can subtract from the column `updated`.
 pub(crate) const HOUR: &str = "interval '1 hour'";
 
 /// Returns the fence that all new fences exceed.

@@ -6,7 +6,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 pub(crate) const ROLE: &str = "LOCKWRIGHT_TEST_ROLE";
 
-/// A child process that runs an ignored test in the role that its environment names.
+/// A child process that runs an `#[ignore]`d test, with its role in an environment variable.
 pub(crate) struct Process {
     child: Child,
     to: ChildStdin,

@@ -1,5 +1,5 @@
--- RELEASE SAVEPOINT fails outside a transaction. The SELECT locks the row, because a plain SELECT
--- could use an older snapshot.
+-- Outside a transaction, RELEASE SAVEPOINT fails, and nothing is written. The SELECT locks the row,
+-- because a plain SELECT could use an older snapshot.
 SAVEPOINT lockwright_probe;
 RELEASE SAVEPOINT lockwright_probe;
 INSERT INTO {fence} (name, fence, updated) VALUES (:name, :fence, UTC_TIMESTAMP())

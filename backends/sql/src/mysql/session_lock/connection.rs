@@ -27,8 +27,8 @@ pub(crate) struct MySqlSession {
     id: SessionId,
     over: bool,
     /// The session's `wait_timeout` and `lock_wait_timeout`, in seconds. `None` if the next claim
-    /// must set them. The `wait_timeout` is then 60, or still that of an unsuccessful wait for a
-    /// row.
+    /// must set them: then the `wait_timeout` is 60, or an unsuccessful wait for a row has left its
+    /// own.
     timeouts: Option<(i64, i64)>,
     /// True after the first release. From then on, a statement sent alone is prepared, and the mode
     /// `row` has `autocommit = 0`.
@@ -71,8 +71,8 @@ impl MySqlSession {
             is_joint: false,
             permit,
         };
-        // Raising the fences may block. It follows `open`, after which the permit can end a stuck
-        // session by its id.
+        // Raising the fences may block, so it follows `open`: from then on, the permit can end a
+        // stuck session by its id.
         let limit = pool.limits().answer;
         match tokio::time::timeout(limit, this.raise_fences()).await {
             Ok(Ok(())) => Ok(this),
@@ -146,8 +146,8 @@ impl MySqlSession {
         // transaction itself.
         let is_row_wait = slice.is_some() && common.kind == Kind::Row;
         let sets_itself = is_row_wait && (claim.mode == Mode::Shared || self.waits_for_readers);
-        // A reader may wait twice, at the barrier and for the row, so `KILL QUERY` ends its long
-        // waits too.
+        // A reader waits at the barrier and for the row, for up to a slice each, so `KILL QUERY`
+        // ends even long waits.
         let is_cut =
             |slice: &Duration| claim.mode == Mode::Shared || *slice < Duration::from_secs(1);
         let (ttl_s, limit_s) = self.timeouts_for(claim.ttl);
@@ -320,7 +320,7 @@ fn arguments<'a>(
     values.chain(more.iter().copied()).collect()
 }
 
-/// The idle timeout ends the session of a suspended process, also without a hold.
+/// `wait_timeout` ends the idle session of a suspended process, even if it has no hold.
 const SET_UP: &str = "SET SESSION wait_timeout = 60 \
                       /*M!100600 , idle_transaction_timeout = 0, idle_write_transaction_timeout = 0, \
                       idle_readonly_transaction_timeout = 0, max_statement_time = 0 */ \
@@ -381,7 +381,8 @@ impl Session for MySqlSession {
             {
                 return Ok(vec![Kept::Unsure; claims.len()]);
             }
-            // In the mode `row`, an error may have rolled back the transaction with the lock.
+            // Not in the mode `row`, where the error may have rolled back the transaction and so
+            // ended the lock.
             Err(error)
                 if self.common.kind == Kind::Session
                     && number(&error).is_some_and(|number| !is_the_end(number)) =>

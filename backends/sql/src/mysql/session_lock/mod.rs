@@ -50,7 +50,7 @@ use crate::server::{Dialect, Pool, session_lock};
 use connection::MySqlSession;
 use watch::Watch;
 
-/// The longest `wait_timeout` of a server on Windows.
+/// The longest `wait_timeout` on Windows, where the limit is lowest.
 const LONGEST_TTL: Duration = Duration::from_secs(2_147_483);
 
 /// SQL for a session's mark, with a hash of the lock's name, because a token may lock several
@@ -84,8 +84,8 @@ impl Server for MySql {
         files!("acquire", "end", "inspect", "record", "release", "renew", "sweep");
     const BETWEEN: &'static str = "proxy";
 
-    /// One second because the server counts idle time in whole seconds, and the second that
-    /// [`LEFT`] subtracts from that time on MySQL.
+    /// One second because the server counts idle time in whole seconds, and one because [`LEFT`]
+    /// subtracts a second from that time on MySQL.
     const TIME_LEFT_TOO_LONG_BY: Duration = Duration::from_secs(2);
 
     const HIDES_YOUNG_ROWS: bool = true;

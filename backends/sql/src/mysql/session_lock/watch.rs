@@ -38,7 +38,7 @@ pub(super) struct Watch {
 #[derive(Default)]
 struct Watched {
     sessions: Vec<Arc<Session>>,
-    /// Ends after the last session, or with its runtime.
+    /// Ends when no session is left, or with its runtime.
     task: Option<JoinHandle<()>>,
 }
 

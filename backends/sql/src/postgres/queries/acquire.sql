@@ -11,8 +11,8 @@ WITH seen AS (
     INSERT INTO {lease} AS lease
         (name, token, identity, mode, fence, fences, ttl, expires, updated, broken, waiting, tombstones)
     SELECT :name, :token, :identity, 'exclusive',
-           -- The fence is above the seen row's fences too, because a sweep may delete that row
-           -- before the insert.
+           -- The fence must exceed the seen row's fences, even if a sweep deletes that row before
+           -- the insert.
            greatest(meta.floor + 1, coalesce(seen.fence + seen.fences, 0), at.now),
            :fences, :ttl, at.now + :ttl, at.now, NULL, 0, ''
     FROM {meta} AS meta

@@ -1,6 +1,6 @@
 //! A connection that carries a hold.
 //!
-//! sqlx reads other connections only while a statement runs. A [`PgListener`] reads between
+//! sqlx reads an ordinary connection only while a statement runs. A [`PgListener`] reads between
 //! statements too, so it detects the connection's end. Its `try_recv` is cancel-safe. Only joint
 //! sessions listen to a channel.
 
@@ -108,7 +108,7 @@ impl PgSession {
     }
 
     async fn set_up(&mut self, opened: Instant) -> Result<()> {
-        // - The idle timeouts end the session of a suspended process, also without a hold.
+        // - The idle timeouts end the session of a suspended process, even if it has no hold.
         // - `synchronous_commit = off`: lock statements needn't wait for the disk, because a crash
         //   ends all holds, and the next client then raises the sequence of fences.
         // - `lock_timeout` limits waits for operators' locks on the tables and the sequence.
@@ -488,8 +488,8 @@ impl Session for PgSession {
     }
 }
 
-/// Connects without sqlx's pool until that fails, and returns the error. The pool hides the error
-/// and retries while no server answers or the server has too many clients.
+/// Connects without sqlx's pool until an attempt fails, and returns its error. The pool hides such
+/// errors: it retries while no server answers or the server has too many clients.
 async fn refusal(requests: &Arc<Pool<Postgresql>>) -> sqlx::Error {
     const PAUSE: Duration = Duration::from_millis(200);
 

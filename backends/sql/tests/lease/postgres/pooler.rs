@@ -11,7 +11,6 @@ async fn one_that_pools_transactions_is_noticed() {
     assert_eq!(backend.profile().wake_up, WakeUp::Poll);
     assert_eq!(findings(&backend).await, ["pooler"]);
 
-    // A client behind the pooler and a direct client exclude each other.
     let direct = connect(&server.url()).await;
     let held = hold(&backend, "x").await;
     busy(&direct, &claim("x"), Wait::No).await;

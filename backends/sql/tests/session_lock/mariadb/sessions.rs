@@ -56,7 +56,8 @@ async fn a_waiters_fence_is_issued_after_the_wait(server: &Server, mode: &str) {
     assert!(fence > meanwhile, "{mode}: {fence}, {meanwhile}");
 }
 
-/// A hold of the mode `row` keeps the transaction open that issued its fence.
+/// In the mode `row`, a hold's open transaction has issued its fence. Other clients must still get
+/// fences.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_open_transaction_blocks_no_fences() {
     let server = Server::start().unwrap();
@@ -69,8 +70,8 @@ async fn an_open_transaction_blocks_no_fences() {
     run(&mut open, "ROLLBACK").await;
 }
 
-/// The test inserts the record of a killed reader. The later writer's hold is too short for a
-/// record.
+/// A killed reader has left a record, and a later writer's hold was too short for one. The next
+/// reader must get a new fence.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reader_joins_only_those_who_still_read() {
     let server = Server::start().unwrap();

@@ -75,9 +75,9 @@ async fn a_stopped_writer_that_waits_holds_up_no_other(server: &Server, mode: &s
     backend.release(&next, ReleaseMode::Plain).await.unwrap();
 }
 
-/// A writer finds out that only readers have the lock by trying that lock as shared. PostgreSQL
-/// rejects this attempt while another writer waits for the lock. The first writer already has the
-/// barrier, so even in its second wait, the server must soon end its suspended session.
+/// A writer detects that only readers hold the lock by locking it as shared, which PostgreSQL
+/// rejects while another writer waits. So the first writer's second wait can't detect the readers.
+/// That writer has the barrier, so the server must still end its suspended session soon.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stopped_writer_opens_its_barrier_although_another_waits() {
     let server = Server::start().unwrap();

@@ -64,8 +64,9 @@ SELECT CASE WHEN NOT pg_try_advisory_xact_lock(:claim) THEN 'same'
 
 /* session_shared_wait */
 -- Waits for the claim's lock, so that only one session reads for a claim. Then waits for the
--- barrier, and then for the name's lock. Sets the idle timeout first, because a session lock that
--- is granted just before the wait times out outlives the transaction. The last row is the fence.
+-- barrier, and then for the name's lock. Sets the idle timeout first, because a session lock
+-- outlives the transaction if it is granted just before the wait times out. The last row is the
+-- fence.
 BEGIN;
 SELECT set_config('idle_session_timeout', :ttl_ms::text, false),
        set_config('idle_in_transaction_session_timeout', :ttl_ms::text, false);

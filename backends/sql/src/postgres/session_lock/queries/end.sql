@@ -26,7 +26,6 @@ UPDATE {held} SET ttl_ms = :ttl_ms, updated = clock_timestamp()
 WHERE kind = '{kind}' AND name = :name AND token = :token AND broken IS NOT NULL;
 
 /* mark_released */
--- Returns a row if there is a record.
 UPDATE {held} SET released = true, updated = clock_timestamp()
 WHERE kind = '{kind}' AND name = :name AND token = :token RETURNING 1::bigint;
 

@@ -35,10 +35,9 @@ RETURNING fence;
 SELECT {must_raise};
 
 /* raise */
--- Raises the sequence of fences after a crash, which may have lost the last fences, or if it is a
--- minute behind the clock, as after the restore of a backup. While this statement reads and writes
--- the sequence, other sessions issue far fewer than 16777216 fences, so it never lowers the
--- sequence.
+-- Raises the sequence of fences if a crash may have lost the last ones, or if the sequence is a
+-- minute behind the clock, as after the restore of a backup. While this statement runs, other
+-- sessions issue far fewer than 16777216 fences, so the statement never lowers the sequence.
 BEGIN;
 SET LOCAL synchronous_commit = local;
 SELECT pg_advisory_xact_lock(5499258310474722404);

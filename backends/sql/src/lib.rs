@@ -8,7 +8,7 @@
 //!
 //! The SQLite backend needs Linux or Android, for `CLOCK_BOOTTIME`.
 #![forbid(unsafe_code)]
-// With only one of these backends, parts of the shared modules are unused.
+// Without both features, parts of the shared modules are unused.
 #![cfg_attr(not(all(feature = "mysql", feature = "postgres")), allow(dead_code, unused_imports))]
 
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
@@ -29,7 +29,7 @@ pub mod sqlite;
 /// Locks and fences in the application's own transaction, on PostgreSQL or
 /// MySQL.
 ///
-/// Of the transactions that lock a name, only one at a time continues:
+/// Only one transaction at a time can lock a name:
 ///
 /// ```no_run
 /// # #[cfg(feature = "postgres")]

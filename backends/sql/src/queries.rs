@@ -3,7 +3,7 @@
 /// Returns the file's query with this name.
 ///
 /// # Panics
-/// If there is none.
+/// If the file has no such query.
 pub(crate) fn find<'a>(file: &'a str, name: &str) -> &'a str {
     let queries = file.split("/* ").filter_map(|part| part.split_once(" */\n"));
     let mut named = queries.filter(|(names, _)| names.split(' ').any(|known| known == name));

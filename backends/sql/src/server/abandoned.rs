@@ -19,9 +19,9 @@ pub(crate) struct ServerSession {
     /// Identifies the server process. After a failover, the same `id` may belong to another
     /// session.
     pub(crate) server: i64,
-    /// A server time in microseconds at which the session existed.
+    /// A server time in µs at which the session existed. PostgreSQL may reuse `id` later.
     pub(crate) seen: i64,
-    /// An instant before the connection was opened.
+    /// An instant before the connection was opened. A restarted MySQL reuses `id`.
     pub(crate) opened: Instant,
 }
 
@@ -31,8 +31,9 @@ const TRIES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_s
 
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// The longest time limit for one connect. Each timeout doubles the limit, because a frozen server
-/// may later open a session for each attempt. After an outage, requests may wait for this limit.
+/// The longest time limit for one attempt to connect. Each timeout doubles the limit, so that
+/// attempts are few: a frozen server may later open a session for each. After an outage, requests
+/// may wait this long.
 const LONGEST_CONNECT: Duration = Duration::from_secs(15);
 
 /// The time that the server needs to end the session of a closed connection.

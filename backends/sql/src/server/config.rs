@@ -141,7 +141,7 @@ fn take(url: &str, drivers: &str) -> Result<(String, Common)> {
     Ok((url, common))
 }
 
-/// Compares a parameter's name with `known`, where a `[` at the end marks a prefix.
+/// Compares a name with `known`, where a final `[` marks a prefix.
 fn is_named(name: &str, known: &str) -> bool {
     name == known || (known.ends_with('[') && name.starts_with(known))
 }
@@ -185,8 +185,9 @@ macro_rules! common_settings {
             }
 
             /// Sets the time limit for the server's answer; 1.2 s by default, 3 s in the modes
-            /// `session` and `row`. In the lease mode, a request takes at most half of its TTL, a
-            /// renewal a fifth. Unless this method is called, listings and sweeps may take 5 s.
+            /// `session` and `row`. In the lease mode, the limit is at most half of the request's
+            /// TTL, and a fifth for a renewal. Unless this method is called, listings and sweeps
+            /// may take 5 s.
             pub fn response_timeout(mut self, limit: std::time::Duration) -> Self {
                 self.common.answer = Some(limit);
                 self

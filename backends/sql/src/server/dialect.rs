@@ -19,7 +19,6 @@ pub(crate) trait Dialect: Send + Sync + Sized + 'static {
 
     const PLACEHOLDER: Placeholder;
 
-    /// SQL for a null text.
     const NULL: &'static str = "NULL";
 
     /// SQL for `{now}`, the server's time in µs. The server reads its clock at each occurrence.
@@ -91,7 +90,6 @@ pub(crate) trait Dialect: Send + Sync + Sized + 'static {
     /// Writes a literal that depends on no setting of the session.
     fn quote(value: &str, text: &mut String);
 
-    /// Classifies an error of the server.
     fn judge(error: &sqlx::Error) -> Option<Verdict>;
 
     fn examine(&self, pool: &Arc<Pool<Self>>) -> impl Future<Output = Result<Vec<Finding>>> + Send;

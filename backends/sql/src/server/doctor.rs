@@ -13,7 +13,7 @@ const MANY_NAMES: i64 = 1_000_000;
 const FEW_CONNECTIONS: i64 = 20;
 
 /// Returns a finding if the connection leaves this machine without encryption. Behind a pooler or a
-/// proxy, `query` examines only that software's connection to the server.
+/// proxy, `query` examines that software's connection to the server, not the client's.
 pub(crate) async fn encryption<D: Dialect>(
     pool: &Pool<D>,
     is_demanded: bool,
@@ -97,7 +97,7 @@ pub(crate) fn no_session(error: &Error, fix: &str) -> Finding {
     )
 }
 
-/// Returns the finding for an error of the check whether connections share sessions.
+/// Converts the error of the check for shared sessions to a finding.
 pub(crate) fn shared_sessions(error: &Error) -> Finding {
     if error.kind() == ErrorKind::Unsupported {
         return finding::error(

@@ -150,7 +150,7 @@ pub(crate) fn plain(cause: &sqlx::Error) -> String {
             None => refusal.message().to_owned(),
         },
         sqlx::Error::Io(error) => error.to_string(),
-        // MySQL's error in a request whose earlier statement has changed data.
+        // On MySQL: a statement failed after an earlier one had changed data.
         sqlx::Error::AnyDriverError(error) => error.to_string(),
         sqlx::Error::Tls(error) => tls::without_pem(&error.to_string()).into_owned(),
         other => other.to_string(),

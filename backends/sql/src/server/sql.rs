@@ -27,7 +27,6 @@ pub(crate) struct Sql {
 #[derive(Debug, Clone)]
 pub(crate) struct Prepared {
     pub(crate) text: Arc<str>,
-    /// The placeholders' names in order.
     pub(crate) parameters: Vec<String>,
 }
 

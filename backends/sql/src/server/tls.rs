@@ -18,8 +18,8 @@ pub(crate) fn refusal(cause: &sqlx::Error, is_by_file: bool) -> Option<Error> {
             ))
         }
         sqlx::Error::Io(cause) => distrusted(cause),
-        // MySQL's `caching_sha2_password` fails this way until the user's first login over TLS, so
-        // the error isn't `InvalidConfig`.
+        // A retry may succeed, because MySQL's `caching_sha2_password` fails this way only until
+        // the user's first login over TLS.
         sqlx::Error::Configuration(cause) if cause.to_string().contains("RSA auth") => {
             Some(Error::unavailable(
                 "the server takes this user's password over TLS only; turn TLS on there, and build \

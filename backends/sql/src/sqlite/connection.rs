@@ -43,7 +43,6 @@ pub(super) struct Database {
     pub(super) boot: Arc<str>,
 }
 
-/// The device and the inode.
 type FileId = (u64, u64);
 
 #[derive(Debug)]
@@ -132,7 +131,7 @@ impl Database {
             .disable_statement_logging();
         let connected = patiently!(BUSY_LIMIT, options.connect());
         let mut connection = connected.map_err(|e| self.failed(e))?;
-        // By a symbolic link or a mount, a new file may be on another file system than its folder.
+        // A symbolic link or a mount may put a new file on another file system than its folder.
         self.check_file_system(&self.path)?;
         self.prepare(&mut connection).await?;
         let id = file_id(&self.path).map_err(|source| {

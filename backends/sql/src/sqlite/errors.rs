@@ -44,7 +44,7 @@ pub(super) fn lacks_a_table(error: &sqlx::Error) -> bool {
 
 impl Failure {
     /// Returns the failure of a statement. Some codes prove that nothing was written. A failed
-    /// write or sync of the log proves nothing: a record on the disk becomes valid at recovery.
+    /// write or sync of the log proves nothing: recovery may apply a record that reached the disk.
     pub(super) fn of_statement(error: sqlx::Error) -> Self {
         let has_no_effect = matches!(
             code(&error),
@@ -66,7 +66,6 @@ impl Failure {
         is_busy(&self.source)
     }
 
-    /// Returns the error, whose message begins with `what`.
     pub(super) fn to_error(&self, what: &str) -> Error {
         let code = code(&self.source);
         let (kind, message) = match code {

@@ -31,7 +31,7 @@ macro_rules! query {
 }
 pub(super) use query;
 
-/// The minimum time for which a tombstone is kept.
+/// The minimum lifetime of a tombstone.
 const TOMBSTONE: Duration = Duration::from_secs(60 * 60);
 
 const PAGE: i64 = 200;
@@ -244,7 +244,7 @@ impl Tables<'_> {
     }
 
     /// Releases the hold. Returns `None` if there is none, and otherwise whether a waiter may now
-    /// acquire the name. Needs no transaction for an exclusive hold without a `tombstone`.
+    /// acquire the name. An exclusive hold needs no transaction if `tombstone` is false.
     pub(super) async fn release(&mut self, claim: &Claim, tombstone: bool) -> Result<Option<bool>> {
         let token = claim.token.to_string();
         if tombstone {
@@ -395,7 +395,7 @@ impl Tables<'_> {
         if rows.is_empty()
             && let (row, true, _) = self.seen(name, "").await?
         {
-            // A foreign row, which has no holders, is an error.
+            // `present` returns an error if the row has an unknown kind of token.
             present(&row)?;
         }
         Ok(rows)

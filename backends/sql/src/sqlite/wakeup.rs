@@ -36,7 +36,7 @@ pub(super) struct Waiters {
 
 #[derive(Debug, Default)]
 struct Expected {
-    /// The time at which each name's registration ends. A waiter registers its name again long
+    /// The time at which each name's registration ends. A waiter renews the registration long
     /// before.
     until: HashMap<LockName, BootInstant>,
     watching: bool,
@@ -100,7 +100,7 @@ impl Waiters {
         lock(&self.expected).until.keys().cloned().collect()
     }
 
-    /// Removes old registrations. Returns false, and ends the watch, if none is left.
+    /// Removes old registrations. Returns whether any is left.
     fn tidy(&self) -> bool {
         let now = self.clock.now();
         let mut expected = lock(&self.expected);
@@ -150,7 +150,7 @@ async fn watch_for(waiters: Weak<Waiters>, jobs: WeakUnboundedSender<Job>, mut w
     }
 }
 
-/// Wakes the waiters of free names. Returns whether a name was free.
+/// Returns whether a name was free.
 async fn wake_the_free(waiters: &Waiters, jobs: &Jobs) -> bool {
     let mut names = waiters.names();
     if names.is_empty() {

@@ -36,7 +36,7 @@ const PAGE: usize = 200;
 const SWEEP: usize = 1_000;
 
 /// A sweep deletes only rows unchanged for this time. No statement runs that long, so every running
-/// statement began after a deleted row's last change.
+/// statement sees a deleted row's last state.
 const YOUNGEST_SWEPT: Duration = Duration::from_secs(60);
 
 /// A waiting claim with at least this TTL sends cheaper requests before `acquire`. A shorter TTL
@@ -59,8 +59,8 @@ pub(crate) struct LeaseBackend<D: Dialect> {
     swept: Mutex<String>,
     batch: Mutex<Option<(usize, Instant)>>,
     clock: Clock,
-    /// The names recently granted to this client. Within [`YOUNGEST_SWEPT`] of a grant, no sweep
-    /// deletes the name's row, which `acquire_free` needs.
+    /// The names recently granted to this client. `acquire_free` needs the name's row, which no
+    /// sweep deletes within [`YOUNGEST_SWEPT`] of a grant.
     grants: RecentNames,
 }
 
@@ -96,8 +96,8 @@ struct Asking<'a> {
     waits: Option<bool>,
 }
 
-/// The result of the requests before `acquire`. `Break` is a decision. `Continue` has whether an
-/// unanswered request may have acquired the lock.
+/// The result of the requests before `acquire`. `Break` decides the claim. `Continue(true)` means
+/// that an unanswered request may have acquired the lock.
 type Quickly = ControlFlow<AcquireOutcome, bool>;
 
 const LOOKED_FOR: &str =
@@ -287,8 +287,8 @@ impl<D: Dialect> LeaseBackend<D> {
             busy.queued = true;
         }
         if is_read && may_wait {
-            // A waiting writer's record rejects readers and expires without a wake-up, so these
-            // waiters poll.
+            // A waiting writer's record rejects readers and expires without a wake-up, so waiters
+            // of a name with readers poll.
             busy.retry_after = busy.retry_after.map(|after| after.min(WRITER_POLL));
         }
         Ok(AcquireOutcome::Busy(busy))
@@ -316,8 +316,8 @@ impl<D: Dialect> LeaseBackend<D> {
             return Ok(self.look_for_holder(look, asking).await?.unwrap_or(outcome));
         }
         if outcome.is_continue() {
-            // The name's next claim skips `acquire_free`, which may wait for the row's lock.
-            // `acquire` can reject the claim without that lock.
+            // `acquire_free` may wait for the row's lock, so the name's next claim skips it.
+            // `acquire` can reject a claim without that lock.
             self.grants.forget(&claim.name);
         }
         Ok(outcome)
@@ -348,7 +348,7 @@ impl<D: Dialect> LeaseBackend<D> {
         let (rows, is_unsure) = match answer {
             Ok(answer) => answer,
             Err(error) if error.kind() == ErrorKind::Indeterminate => return Err(error),
-            // The row may be locked, and then `acquire` must decide.
+            // The row may be locked, so `acquire` must decide.
             Err(_) => (Vec::new(), false),
         };
         let free = rows.last().filter(|row| row.bool(0).unwrap_or(false));
@@ -482,7 +482,7 @@ impl<D: Dialect> DistributedLock for LeaseBackend<D> {
     }
 
     async fn list(&self, prefix: &str, from: Option<Cursor>) -> Result<Page> {
-        // In byte order, names with the prefix are contiguous.
+        // Names are in byte order, so this range has all names with the prefix.
         let last = format!("{prefix}{}", "\u{10FFFF}".repeat(LockName::MAX_LEN / 4));
         let after = from.as_ref().map(|cursor| cursor.0.as_str());
         let arguments = [

@@ -154,13 +154,13 @@ impl<D: Dialect> LeaseBackend<D> {
     }
 }
 
-/// Returns the next size limit of batches, after batches of `size` succeeded. Of concurrent
-/// renewals, only the first doubles the limit.
+/// Returns the next size limit of batches after batches of `size` succeeded: doubled, unless a
+/// concurrent renewal has changed it.
 fn grown(limit: usize, size: usize) -> usize {
     if limit == size { limit.saturating_mul(2) } else { limit }
 }
 
-/// Merges two results. Ignores one's error if the other has renewals.
+/// Merges two results. Ignores an error if the other result has renewals.
 fn all_known(some: Result<Renewals>, others: Result<Renewals>) -> Result<Renewals> {
     match (some, others) {
         (Ok(mut some), Ok(others)) => {

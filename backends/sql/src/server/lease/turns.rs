@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use lockwright_core::backend_util::lock;
 use lockwright_core::{Claim, LockName, Token};
 
-/// The longest remembered wait, which limits the pause once other waiters have left.
+/// The longest remembered wait. The limit keeps the pause short once other waiters have left.
 const LONGEST: Duration = Duration::from_millis(64);
 
 /// The shortest pause for which a timer is worthwhile.
@@ -91,7 +91,6 @@ mod tests {
 
     use super::*;
 
-    /// Simulates `count` grants, each after `wait`. Returns the instant of the last.
     fn contend(turns: &Turns, count: u32, wait: Duration, mut now: Instant) -> Instant {
         for _ in 0..count {
             let claim = claim("x");

@@ -54,7 +54,7 @@ pub(super) struct EngineState<S: Server> {
 
 struct Registered {
     commands: mpsc::UnboundedSender<Command>,
-    /// False while the claim has a hold without a record.
+    /// False while the server has no record of the claim's hold.
     is_recorded: Arc<AtomicBool>,
 }
 
@@ -131,7 +131,7 @@ impl<S: Server> EngineState<S> {
         self.clients.send(&Event::Lost(claim.token, reason));
     }
 
-    /// Returns whether so many holds have their own session that the next should share one.
+    /// Returns whether the next hold should share a session.
     pub(super) fn is_crowded(&self) -> bool {
         let sessions = self.server.pool.sessions();
         let Some(own) = sessions.own() else { return false };
@@ -143,8 +143,8 @@ impl<S: Server> EngineState<S> {
         open.saturating_sub(joints) >= own
     }
 
-    /// Returns a session, and since when it was idle if it isn't new. If all sessions are in use,
-    /// waits only briefly, because the error must precede the client's own timeout.
+    /// Returns a session and, if it was idle, since when. If all sessions are in use, waits only
+    /// briefly, because the error must precede the client's own timeout.
     pub(super) async fn session(
         &self,
         claim: &Claim,
@@ -157,8 +157,8 @@ impl<S: Server> EngineState<S> {
             }
             let pool = &self.server.pool;
             let sessions = pool.sessions();
-            // True if a joint session has a `Hold` permit, which a wait can have once that session
-            // ends.
+            // True if a joint session has a `Hold` permit. If that session ends, a waiting claim
+            // can have the permit.
             let has_others = self.joint_sessions.count() > sessions.open(Use::Joint);
             if sessions.open(Use::Hold) == sessions.share(Use::Hold)
                 && (of == Use::Joint || has_others)
@@ -169,7 +169,7 @@ impl<S: Server> EngineState<S> {
                 biased;
                 permit = Permit::get(pool, of, deadline), if of == Use::Joint => permit,
                 permit = Permit::get(pool, Use::Hold, deadline) => permit,
-                // Another task may take the kept session first.
+                // A session is idle now, but another task may take it first.
                 () = self.idle.kept.notified() => continue,
             };
             return Ok((S::open_session(&self.server, permit?).await?, None));
@@ -196,7 +196,7 @@ impl<S: Server> Drop for Place<S> {
     }
 }
 
-/// Closes sessions that were idle for too long. Looks again as long as any session is idle.
+/// Closes sessions idle for too long, until none is idle.
 async fn close_idle<S: Server>(state: Weak<EngineState<S>>, mut signals: mpsc::Receiver<()>) {
     while signals.recv().await.is_some() {
         sleep(idle::KEPT / 2).await;

@@ -11,8 +11,8 @@ const MOST: usize = 8;
 
 pub(super) const KEPT: Duration = Duration::from_secs(5);
 
-/// A session's idle timeout in this range isn't reset after a release: the client closes an idle
-/// session before the server would.
+/// If a session's idle timeout is in this range, a release doesn't reset it, because the client
+/// closes idle sessions earlier.
 pub(crate) const KEPT_TIMEOUTS: RangeInclusive<Duration> =
     Duration::from_secs(10)..=Duration::from_secs(60);
 

@@ -1,5 +1,5 @@
 //! The records of holds that lasted for [`RECORD_AFTER`](super::RECORD_AFTER). One task serves all
-//! holds of a client, because a timer for each hold would wake the runtime once more.
+//! holds of a client, so that not every hold wakes the runtime.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};

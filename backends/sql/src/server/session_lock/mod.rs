@@ -171,7 +171,7 @@ pub(crate) trait Session: Send + Sync + 'static {
 pub(crate) trait Server: Dialect {
     type Session: Session;
 
-    /// Further state that a client's sessions share on this kind of server.
+    /// State of this kind of server that a client's sessions share.
     type Own: Send + Sync + 'static;
 
     /// The queries of both modes. Their `{held}` is the table of exclusive holds or of readers, and

@@ -62,7 +62,6 @@ impl<D: Dialect> Permit<D> {
         }
     }
 
-    /// Opens a connection for requests.
     pub(crate) async fn connect(mut self) -> sqlx::Result<(D::Connection, Self)> {
         match self.pool.dialect().open(self.pool.limits()).await {
             Ok((connection, session)) => {

@@ -195,8 +195,8 @@ impl<S: Server> Sessions<S> {
         Ok(holders.find(|(holder, _)| holder.token == Some(token)))
     }
 
-    /// Inspects the name, and repeats that at most [`LOOKS`] times while a holder isn't recorded.
-    /// If the holder with `token` still isn't recorded, finds it by its session.
+    /// Inspects the name, and at most [`LOOKS`] times again while a holder isn't recorded. If the
+    /// holder with `token` still isn't recorded, finds it by its session.
     async fn look(
         &self,
         name: &LockName,
@@ -260,12 +260,12 @@ impl<S: Server> Sessions<S> {
         let mut page = Page::default();
         for row in &rows {
             let Some(name) = self.pool.sound(row.text(0))? else { continue };
-            // MySQL ignores spaces at the prefix's end, so there may be names before the prefix.
+            // MySQL ignores spaces at the prefix's end, so the first names may lack the prefix.
             if name < prefix {
                 continue;
             }
             if !name.starts_with(prefix) {
-                // In byte order, names with the prefix are contiguous.
+                // Names are in byte order, so no later name has the prefix.
                 return Ok(page);
             }
             let name = self.pool.sound(LockName::new(name).map_err(|_| BadRow))?;
@@ -277,7 +277,7 @@ impl<S: Server> Sessions<S> {
             }
         }
         if rows.len() >= PAGE {
-            // The last name may have more readers than this page, so the next page has the name.
+            // This page may lack readers of its last name, so the next page has that name.
             if page.names.len() > 1 {
                 page.names.pop();
             }
@@ -309,7 +309,7 @@ impl<S: Server> Sessions<S> {
                 broken = broken.and(self.break_one(name, holder, session, how, note).await)?;
             }
         }
-        // If the name has no holder, a session of this token has an unrecorded hold.
+        // If the name has no holder but a session of this token, the hold isn't recorded yet.
         if let (Some(token), Broken::NotHeld) = (seen, &broken)
             && inspection.holders.is_empty()
             && !self.sessions_of(name, token).await?.is_empty()

@@ -209,8 +209,8 @@ impl<S: Server> Task<S> {
                     }
                     if std::mem::take(&mut may_have_been_late) {
                         // The closed session's late statement may have acquired the lock. `release`
-                        // finds and ends the closed session by the claim's lock, which `session`
-                        // must release first.
+                        // ends all sessions with the lock that identifies the claim, so `session`
+                        // must release that lock first.
                         let left = tokio::time::timeout(LIMIT, session.leave()).await;
                         let backend = state.server.profile.backend;
                         let late = |_| Err(errors::timed_out(Effect::Changes, LIMIT, backend));
@@ -278,7 +278,7 @@ async fn joined<S: Server>(
         let (joined, withdrawn) = tokio::select! {
             biased;
             joined = &mut locking => (joined, None),
-            // The attempt ends soon, and may acquire a lock that must be released.
+            // The attempt ends soon. The task awaits it, because an acquired lock must be released.
             why = inbox.withdrawn() => (locking.await, Some(why)),
         };
         let asked = match (joined.transpose()?, withdrawn) {
@@ -373,7 +373,7 @@ async fn granted<S: Server>(
             Err(_) => Err(Error::indeterminate("the server didn't record the hold in time")),
         }
     };
-    // If the server's clock was set ahead during the wait, the measured wait is too long.
+    // A wait during which the server's clock was set ahead is measured too long, and isn't used.
     let waited = grant.waited.filter(|waited| sent + *waited < begun);
     let armed = match waited {
         Some(waited) => sent + waited,

@@ -9,13 +9,13 @@ pub(super) const LIMIT: Duration = Duration::from_secs(5);
 
 const CANCEL_LIMIT: Duration = Duration::from_millis(500);
 
-/// Cancels a wait. Returns whether it ended without an error, perhaps with the lock acquired.
+/// Cancels a wait. Returns whether the wait ended without an error, perhaps by acquiring the lock.
 pub(super) async fn from_wait<S: Server>(
     server: &Sessions<S>,
     session: SessionId,
     mut locking: Pin<&mut impl Future<Output = Result<Locked>>>,
 ) -> bool {
-    // The first of the two cancellations may arrive before the statement has begun.
+    // The first cancellation has no effect if it arrives before the statement begins.
     for _ in 0..2 {
         let cancelling = async {
             let cancelling = Box::pin(server.cancel(session));

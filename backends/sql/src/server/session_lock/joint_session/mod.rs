@@ -24,7 +24,7 @@ use crate::server::{Use, errors};
 
 use task::{limited, start};
 
-/// The most holds of one session. All of them end with the session.
+/// The most holds of one session, and so the most that end with it.
 const MOST: usize = 500;
 
 /// The least time limit of a statement, because a short TTL gives a slow server too little time.

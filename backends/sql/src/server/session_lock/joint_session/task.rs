@@ -15,11 +15,10 @@ use crate::server::{Effect, errors};
 /// How often a busy task checks for the session's end and other clients' requests.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// How long a session without holds stays open, at most half its TTL. The server ends an idle
-/// session after the TTL.
+/// How long a session without holds stays open, or half of its TTL if that is less. The server ends
+/// an idle session after the TTL.
 pub(super) const KEPT: Duration = Duration::from_secs(5);
 
-/// The most holds that one statement renews.
 const BATCH: usize = 100;
 
 struct Task<S> {
@@ -96,7 +95,7 @@ impl<S: Session> Task<S> {
     }
 
     /// Serves the next orders. Renewals go first, because they have a deadline. Returns false when
-    /// the session has ended or isn't needed any more.
+    /// the session has ended or isn't needed.
     async fn serve(&mut self) -> Result<bool> {
         if self.looked.elapsed() >= LOOK_EVERY {
             self.looked = Instant::now();
@@ -173,7 +172,7 @@ impl<S: Session> Task<S> {
     }
 
     /// Returns false if the session has ended. Otherwise reads the records of all holds, and
-    /// reports those that another client has ended.
+    /// reports the holds that another client has ended.
     async fn ended(&mut self, ended: Ended) -> Result<bool> {
         if ended == Ended::Session {
             return Ok(false);
@@ -204,7 +203,7 @@ pub(super) async fn limited<T>(
     backend: &'static str,
     request: impl Future<Output = Result<T>>,
 ) -> Result<T> {
-    // MySQL counts the limit in whole seconds.
+    // Rounded up, because MySQL counts the limit in whole seconds.
     let server = statement_limit(ttl).as_nanos().div_ceil(1_000_000_000) as u64;
     let limit = Duration::from_secs(server) + MARGIN;
     timeout(limit, request)

@@ -68,8 +68,8 @@ impl fmt::Display for Step {
 }
 
 impl Error {
-    /// Creates an error. The message must be one sentence without a full stop, the lock's name or
-    /// the backend.
+    /// Creates an error. The message must be one sentence, without a full stop. It must not name
+    /// the lock or the backend.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self(Box::new(Inner {
             kind,

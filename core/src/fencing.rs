@@ -93,7 +93,7 @@ fn decoded(text: &str) -> Option<String> {
     if text.contains(must_be_encoded) { None } else { percent::decode(text) }
 }
 
-/// A check that rejects fences below the highest accepted one. Clones share one gate.
+/// A check that rejects fences below the highest accepted one. Clones share their fences.
 ///
 /// A gate keeps the highest fences only in memory. Store them with the data, and
 /// [restore](Self::remember) them before the first [`enter`](Self::enter).

@@ -111,8 +111,8 @@ impl Broken {
     /// Adds the outcome of breaking the name's next hold. Of two times, the longer one counts.
     ///
     /// # Errors
-    /// The other break's error. It is [`Indeterminate`](crate::ErrorKind::Indeterminate) if an
-    /// earlier hold was broken.
+    /// The next break's error, or [`Indeterminate`](crate::ErrorKind::Indeterminate) if an earlier
+    /// hold was broken.
     pub fn and(self, other: Result<Self>) -> Result<Self> {
         match (self, other) {
             (Self::NotHeld, other) => other,

@@ -149,8 +149,7 @@ fn parameters_redacted(text: &str) -> String {
     out
 }
 
-/// Masks the text from a port that isn't a number, because this text may be a password without its
-/// `@`.
+/// Masks all text from a port that isn't a number on: it may be a password without its `@`.
 fn without_odd_port(text: &str) -> String {
     let hosts = &text[..text.find(['/', '?', '#']).unwrap_or(text.len())];
     let mut at = 0;

@@ -181,7 +181,7 @@ async fn in_queue(
         let mut troubled = pin!(shared.trouble.notified());
         troubled.as_mut().enable();
         let trouble = shared.table().turns.trouble(name).cloned();
-        // Without a limit, this request fails only one TTL after the failure of a request ahead.
+        // Without a limit, this request fails only if a request ahead fails: one TTL later.
         let look_at = match &trouble {
             Some(trouble) if limit == Limit::None => trouble.since.max(begun) + ttl,
             _ => limit.instant(),
@@ -322,8 +322,8 @@ async fn waiting(
     attempts.until_granted(&mut turn, answer).await.map(Some)
 }
 
-/// Makes the error of an attempt without effect indeterminate, because an earlier attempt may have
-/// had an effect.
+/// Makes an `Unavailable` or `Denied` error indeterminate, because an earlier attempt may have had
+/// an effect.
 pub(crate) fn doubted(error: Error) -> Error {
     if !matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Denied) {
         return error;

@@ -196,7 +196,7 @@ impl MultiRequest {
         let mut as_given: Vec<usize> = (0..held.len()).collect();
         as_given.sort_unstable_by_key(|at| parts[*at].place);
         let guard = MultiGuard { guards: held, as_given };
-        // Fixed holds are renewed only here, so that all end together.
+        // This renewal makes all fixed holds end together.
         let renewed = match self.options.is_fixed && has_waited {
             true => guard.renew().await,
             false => guard.check(),

@@ -282,8 +282,9 @@ impl Hold {
         has_turn
     }
 
-    /// Returns how early a renewal may start, so that it joins a batch. It must be shorter than the
-    /// pause after a failed renewal and an offer's term. Otherwise, the next renewal is immediate.
+    /// Returns how early a renewal may start, so that it joins a batch. The slack must be shorter
+    /// than the pause after a failed renewal and an offer's term. Otherwise, the next renewal is
+    /// immediate.
     pub(crate) fn renew_slack(&self) -> Duration {
         let renew_at = BootInstant::from_nanos(self.renew_at.load(Ordering::Acquire));
         let left = self.lost_at().saturating_since(renew_at);

@@ -88,9 +88,8 @@ fn busy(holder: Holder, place: Option<Place>) -> Outcome {
     }
 }
 
-/// Sets when the client of a queued claim polls: when the hold or offer ends, plus 1 ms per earlier
-/// waiter (at most 20 ms). While another library holds the lock, the client polls every 100 to 500
-/// ms.
+/// Sets when a queued claim's client polls: when the hold or offer ends, plus a step per earlier
+/// waiter, but more often while another library holds the lock.
 fn queued(mut busy: Busy, before: u64) -> Busy {
     const FOREIGN_POLLS: u32 = 5;
     const STEP: Duration = Duration::from_millis(1);

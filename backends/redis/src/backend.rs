@@ -16,8 +16,8 @@ use crate::{OFFER, PATIENCE, Redis, answer, doctor, list, offers, replicas, scri
 
 const TOMBSTONE: Duration = Duration::from_secs(60 * 60);
 
-/// Longer holds use the full script: listings find a lock by its fence counter, whose expiry a fast
-/// acquire doesn't always extend.
+/// Longer holds use the full script, which always extends the fence counter's expiry: without the
+/// counter, listings miss the lock.
 const LONGEST_FAST_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
 const BREAK_TRIES: usize = 10;
@@ -50,7 +50,7 @@ impl DistributedLock for Redis {
     async fn release(&self, claim: &Claim, release_mode: ReleaseMode) -> Result<ReleaseOutcome> {
         let ended = self.end(claim, release_mode).await;
         if ended.is_ok() {
-            // No claim with this token follows, so `given_up` needn't reject one.
+            // After its release, a token isn't claimed again, so `given_up` can forget it.
             self.given_up.settled(claim.token);
         }
         ended.map_err(|error| self.named(error).with_name(&claim.name))
@@ -140,8 +140,8 @@ impl Redis {
             }
             Outcome::Busy(busy) => Ok(AcquireOutcome::Busy(busy)),
             Outcome::Queued(mut busy, micros) => {
-                // Only a new request can confirm an offer that replicas must acknowledge, or that a
-                // server with another clock may make.
+                // A renewal can't confirm an offer if replicas must acknowledge the grant, or if a
+                // server with another clock may make the offer.
                 let config = self.servers.config();
                 let asks_again =
                     config.replicas.is_some() || !matches!(config.topology, Topology::One(_));
@@ -188,7 +188,7 @@ impl Redis {
         self.servers.wakeups().tracked.forget(keys.lock(), from);
         let old = from.to_string();
         let lasts = millis_rounded_up(to.ttl.max(TOMBSTONE)).to_string();
-        // `swap.lua` reserves only one fence.
+        // Claim only the one fence that `swap.lua` reserves.
         let to = &Claim { fences: 1, ..to.clone() };
         let value = self.servers.wakeups().fast_path.hold_value(to);
         let (ttl, mode) = (millis_rounded_up(to.ttl).to_string(), answer::mode_text(to.mode));
@@ -206,7 +206,7 @@ impl Redis {
     }
 
     async fn listen_for(&self, keys: &Keys, busy: &mut Busy) {
-        // Zero time left means that the lock is free, but no offer reached the first waiter.
+        // With zero time left, the lock is free, but no offer has reached the first waiter.
         let is_foreign =
             |holder: &&Holder| holder.token.is_none() && holder.remaining != Some(Duration::ZERO);
         let Some(holder) = busy.holder.as_deref().filter(is_foreign) else { return };
@@ -347,7 +347,7 @@ impl Redis {
             ];
             let call = scripts::BREAK.call(&scripted, &arguments, Effect::Changes);
             let reply = answer::Reply::of(self.servers.run(call).await?, Effect::Changes)?;
-            // A foreign hold may have no expiry.
+            // Another library's hold may have no expiry.
             let left = || reply.duration(1).unwrap_or(Duration::MAX);
             return match reply.word(0)? {
                 "free" => Ok(Broken::NotHeld),
@@ -375,7 +375,6 @@ impl Redis {
     }
 }
 
-/// Returns the tombstone's lifetime in ms, or 0 for no tombstone.
 pub(crate) fn tombstone_life(claim: &Claim, release_mode: ReleaseMode) -> u128 {
     match release_mode {
         ReleaseMode::Plain => 0,

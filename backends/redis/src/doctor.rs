@@ -288,7 +288,7 @@ fn clock_is_off(off: Duration) -> Option<Finding> {
 }
 
 async fn publishing(link: &Arc<Link>) -> Result<Option<Finding>> {
-    // Clients ignore this text.
+    // Only tests the permission: clients ignore the text.
     let publish = command(&["PUBLISH", &link.shared.wakeups.broken, "doctor"]);
     Ok(permitted(link.read(&publish).await)?.is_none().then_some(finding::warning(
         "publish-denied",

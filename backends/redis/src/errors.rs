@@ -15,8 +15,7 @@ pub(crate) enum Effect {
 }
 
 impl Effect {
-    /// Returns a change whose reply is useless after `limit`, which is raised to 100 ms for busy
-    /// machines.
+    /// Raises `limit` to 100 ms for busy machines.
     pub(crate) fn changes_within(limit: Duration) -> Self {
         const SHORTEST: Duration = Duration::from_millis(100);
         Self::ChangesBy(Instant::now() + limit.max(SHORTEST))
@@ -55,8 +54,8 @@ pub(crate) fn odd_answer(effect: Effect, what: impl std::fmt::Debug) -> Error {
     effect.unanswered(&format!("the server sent an unexpected reply: {what:?}"))
 }
 
-/// Error codes which mean that the request had no effect. Once a script has written its outcome, it
-/// ignores errors of later commands.
+/// Error codes that mean that the request had no effect: after its decisive write, a script ignores
+/// errors.
 const REFUSALS: [(&str, ErrorKind, &str); 15] = [
     ("NOAUTH", ErrorKind::Denied, "the server requires a password; add it to the URL"),
     ("WRONGPASS", ErrorKind::Denied, "the server refuses the user name or password"),

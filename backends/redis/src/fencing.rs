@@ -29,7 +29,7 @@ use redis::{FromRedisValue, RedisError, Script, ToRedisArgs};
 
 use crate::errors::{Effect, error, translate};
 
-/// A user's script that runs only if no later holder has written. Reuse the value: its text is sent
+/// A user's script that runs only if no later holder has written. Reuse the value, to send the text
 /// only once.
 #[derive(Debug, Clone)]
 pub struct FencedScript(Script);
@@ -50,8 +50,8 @@ impl FencedScript {
 
     /// Runs the script if no later holder has written, and records the fence under `key`.
     ///
-    /// The same holder may repeat the call, and so may concurrent shared holders. If the script
-    /// fails midway, the fence is recorded, and earlier effects remain.
+    /// The same holder may repeat the call. Concurrent readers have the same fence, so each may
+    /// call. If the script fails midway, the fence is recorded, and earlier effects remain.
     ///
     /// # Errors
     /// - [`Lost`](ErrorKind::Lost) with [`Superseded`](lockwright_core::Reason::Superseded): a

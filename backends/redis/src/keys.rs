@@ -123,7 +123,7 @@ impl Keys {
         self.key(4)
     }
 
-    /// The key contains the database's number, because `SWAPDB` exchanges two databases.
+    /// The key contains the database's number, so that no incarnation is found after `SWAPDB`.
     pub(crate) fn incarnation(prefix: &str, database: i64) -> String {
         let kind = if database == 0 { String::new() } else { format!("@{database}") };
         format!("{RESERVED}redlock}}:certificate{kind}:{prefix}")

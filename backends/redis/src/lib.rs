@@ -39,8 +39,8 @@
 //!
 //! # Guarantees
 //!
-//! - Mutual exclusion holds while the server keeps its data and its clock doesn't jump ahead. It
-//!   survives client crashes and partitions.
+//! - Mutual exclusion survives client crashes and partitions, while the server keeps its data and
+//!   the server's clock doesn't jump ahead.
 //! - Locks survive a restart only if the server persists every write: `appendonly yes` with
 //!   `appendfsync always`, checked when connecting. A *default* user that is off needs
 //!   `user default off ~* &* +@all`, because Redis loads its log with that user's permissions. Put
@@ -143,8 +143,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The longest lifetime of an offer, as in `waiters.lua`.
 const OFFER: Duration = Duration::from_secs(2);
 
-/// The poll interval while another library holds the lock, whose release sends no wake-up. Waiters
-/// with client tracking don't need it.
+/// The poll interval while another library, which sends no wake-up, holds the lock. Not used with
+/// client tracking.
 const FOREIGN_POLL: Duration = Duration::from_millis(100);
 
 /// Locks on one Redis server, on the master that Sentinels name, or in a Cluster.
@@ -209,8 +209,8 @@ async fn connect(config: Config) -> Result<Redis> {
     if !for_diagnosis {
         server.can_lock()?;
     }
-    // With Sentinel, a restarted master may become a replica of a server that lacks the last
-    // writes.
+    // With Sentinel, a restarted master may lose its last writes, as a replica of a server that
+    // lacks them.
     let keeps = matches!(topology, Topology::One(_)) && server.keeps_every_write();
     Ok(Redis::new(servers, profile_of(topology.backend(), keeps)))
 }

@@ -19,7 +19,7 @@ use crate::servers::Servers;
 
 /// Names per page: many, because each page scans all keys.
 const PAGE: usize = 5_000;
-/// Keys per `SCAN`, which blocks the server.
+/// Keys per `SCAN`, during which no other command runs.
 const SCANNED_AT_ONCE: &str = "1000";
 const WALKS: usize = 2;
 const INSPECTED_AT_ONCE: usize = 250;

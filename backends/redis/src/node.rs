@@ -128,7 +128,7 @@ pub trait Node: fmt::Debug + Send + Sync + 'static {
     ) -> Result<Vote>;
 
     /// If the token still holds the lock, records `fence` for the hold and raises the counter to
-    /// it. Returns whether the token holds.
+    /// it. Returns whether the token holds the lock.
     async fn raise(&self, incarnation: &Incarnation, claim: &Claim, fence: Fence) -> Result<bool>;
 
     /// Renews holds for their full TTL. Returns one outcome per hold, or `None` if the incarnation
@@ -229,8 +229,8 @@ impl RedisNode {
                  permit it: ACL SETUSER … +info",
             ));
         };
-        // A master that was a replica for a while may lack data. Only the replication id shows
-        // that it was.
+        // A master that was a replica for a while may lack data. It keeps its run id, but gets a
+        // new replication id.
         let run_and_history = format!("{run}+{}", server.says("master_replid").unwrap_or_default());
         // A promoted replica has its former master's replication id here.
         let was_replica =

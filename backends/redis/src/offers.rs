@@ -2,8 +2,8 @@
 //!
 //! The script that frees a lock makes the first waiter its holder for two seconds at most, and
 //! publishes this offer on the waiter's channel. The waiter's client confirms the offer by a
-//! renewal. An unconfirmed offer lapses. Offers are short, because a suspended client can't confirm
-//! them, but counts as a receiver of the message.
+//! renewal. An unconfirmed offer lapses. Offers are short, because a suspended client counts as a
+//! receiver, but blocks the lock until the offer lapses.
 //!
 //! # Start of the hold
 //!
@@ -16,7 +16,7 @@
 //!
 //! When an offer lapses, the client whose release made it requests the next offer. If that client
 //! has died, the waiters retry: each when the hold or offer in its last reply ends, and the next
-//! two also when the present offer lapses.
+//! two waiters also when the present offer lapses.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -90,7 +90,7 @@ impl Offers {
     }
 
     pub(crate) fn waits(&self, claim: &Claim, sent: BootInstant, micros: u64, ask_again: bool) {
-        // A hold that is never renewed must begin with its full TTL, which an offer lacks.
+        // A fixed hold begins with its full TTL, which only a new request grants.
         let ask_again = ask_again || claim.renewal_mode == RenewalMode::Off;
         let mut waiting = lock(&self.waiting);
         let known = waiting.entry(claim.token).or_default();
@@ -126,14 +126,14 @@ impl Offers {
                 waiting.remove(&token);
                 (Some(start.min(received)), Some(life))
             }
-            // Without validity, the client must send a new request.
+            // Zero validity makes the client send a new request.
             _ => (Some(received), Some(Duration::ZERO)),
         };
         Some(Event::Handed(token, granted))
     }
 
-    /// Parses `behind`, the waiter's token, and the offer's lifetime in ms. Returns when to wake
-    /// the waiter, or `None` if a wake-up is already planned.
+    /// Parses `behind`, the token of a waiter behind an offer, and the offer's lifetime in ms.
+    /// Returns when to wake the waiter, or `None` if a wake-up is already planned.
     pub(crate) fn receive_behind(&self, text: &str) -> Option<(Token, Instant)> {
         let (token, life) = text.strip_prefix("behind ")?.split_once(' ')?;
         let (token, life) = (token.parse().ok()?, Duration::from_millis(life.parse().ok()?));
@@ -143,8 +143,8 @@ impl Offers {
         known.asks_at.replace(at).is_none().then_some((token, at))
     }
 
-    /// Returns the lock to request now. If a further offer delays the request, `Err` has its new
-    /// time.
+    /// Returns the lock to request now. If a further offer delays the request, returns the
+    /// request's new time as `Err`.
     pub(crate) fn asks_now(&self, token: Token) -> Option<Result<LockName, Instant>> {
         let mut waiting = lock(&self.waiting);
         let known = waiting.get_mut(&token)?;
@@ -195,7 +195,7 @@ async fn expire_offers(servers: WeakServers, name: LockName, mut until: Instant)
     }
 }
 
-/// Requests the next offer. Returns its lifetime, or `None` without an offer: then waiters poll.
+/// Requests the next offer. Returns the offer's lifetime, or `None` if waiters must poll.
 async fn grant_next(servers: &Servers, name: &LockName) -> Option<Duration> {
     let keys = Keys::new(&servers.config().key_prefix, name).ok()?;
     let arguments =

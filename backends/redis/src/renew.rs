@@ -14,7 +14,7 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 pub(crate) struct Batch {
     holds: Vec<BatchEntry>,
-    /// The first hold's TTL in ms, which most holds share.
+    /// The first hold's TTL in ms, for all entries that contain no TTL.
     ttl: String,
     pub(crate) effect: Effect,
 }
@@ -34,8 +34,9 @@ enum Kind {
     Shared,
 }
 
-/// Returns whether a renewal at `now` (since 1970) extends the fence counter's expiry. Renewals do
-/// so during one TTL per day, so that at least one does. The token determines the time of day.
+/// Returns whether a renewal at `now` (since 1970) extends the fence counter's expiry. This happens
+/// during one TTL per day, which contains at least one renewal. The token determines the time of
+/// day.
 fn extends_fence(claim: &Claim, now: Duration) -> bool {
     let phase = DAY / 256 * u32::from(claim.token.as_bytes()[0]);
     (now + phase).as_secs() % DAY.as_secs() <= claim.ttl.as_secs()
@@ -160,7 +161,8 @@ mod tests {
 
     use super::*;
 
-    /// The TTL is so long that each renewal extends the fence counter's expiry.
+    /// With this TTL, each renewal extends the fence counter's expiry, but a single request must
+    /// not.
     #[test]
     fn single_request_has_the_token_and_no_fence() {
         let mut claim = claim_for("x", 2 * DAY);

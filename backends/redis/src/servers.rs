@@ -75,8 +75,7 @@ impl Servers {
         &self.shared().runtime
     }
 
-    /// Returns '1' if `PUBLISH` counts all receivers. In a Cluster, `PUBLISH` doesn't count clients
-    /// that subscribed to other nodes.
+    /// In a Cluster, `PUBLISH` doesn't count clients that subscribed to other nodes.
     pub(crate) fn counts_receivers(&self) -> &'static str {
         match self {
             Self::One(_) => "1",

@@ -7,9 +7,9 @@
 //!   command.
 //! - With `NOLOOP`, a write by the same connection silently ends the tracking of its key. So a
 //!   plain read follows each renewal.
-//! - A report ends its key's tracking, and may only mean a new TTL, or that the server's tracking
-//!   table is full. So the client reads a reported key again.
-//! - `FLUSHALL` is reported without keys.
+//! - A report ends its key's tracking. The cause may be just a new TTL, or a full tracking table.
+//!   So the client reads a reported key again.
+//! - `FLUSHALL` is reported without keys, so the client reads the keys of all holds.
 //!
 //! Tracking ends with the connection. After a reconnect, the client reads the keys of all holds.
 
@@ -64,7 +64,7 @@ impl Tracked {
         let mut keys = Vec::new();
         let mut known = lock(&self.holds);
         for (Renew { claim, .. }, renewal) in holds.iter().zip(renewals) {
-            // A shared lock isn't tracked, because each holder changes its key.
+            // A shared lock isn't tracked, because each holder changes the lock's key.
             if claim.mode != Mode::Exclusive {
                 continue;
             }

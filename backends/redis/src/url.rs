@@ -16,8 +16,8 @@ use crate::topology::Topology;
 const SERVER_PORT: u16 = 6_379;
 const SENTINEL_PORT: u16 = 26_379;
 
-/// `servers` selects by position: eight parameters for Sentinel, and the first six for other hosts.
-/// `db` is for sockets.
+/// In this order, because `servers` permits the first eight for Sentinel, and the first six for
+/// other hosts. `db` is for sockets.
 pub(crate) const PARAMETERS: [&str; 9] = [
     "prefix",
     "replicas",
@@ -93,7 +93,7 @@ pub(crate) fn read(url: &str, shown: &str) -> Result<Contents, Error> {
 
 fn socket(url: &str) -> Result<Contents, String> {
     let parsed = redis::parse_redis_url(url).ok_or("there is no Redis URL")?;
-    // The client library reads `db`, `user` and `pass` from the URL.
+    // The client library reads `db`, `user` and `pass` itself, so this code only permits them.
     let known = ["prefix", "replicas", "replica_timeout", "db", "user", "pass"];
     let mut parameters = Parameters::parse(parsed.query().unwrap_or_default(), &known)?;
     let key_prefix = parameters.take("prefix").unwrap_or_default();

@@ -133,7 +133,7 @@ async fn ask_later(wakeups: Weak<Wakeups>, token: Token, mut at: Instant) {
 }
 
 /// Parses `now TOKEN` for an ended hold, or `run-out TOKEN` for a hold that can't be renewed, but
-/// lasts until its release or expiry. The holder loses either.
+/// lasts until its release or expiry. Both are a loss for the holder.
 pub(crate) fn broken_hold(text: &str) -> Option<Event> {
     let (how, token) = text.split_once(' ')?;
     matches!(how, "now" | "run-out").then_some(())?;

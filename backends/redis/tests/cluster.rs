@@ -19,7 +19,7 @@ async fn connect(url: String) -> Result<Redis> {
 }
 
 async fn fragile() -> Result<Fragile> {
-    // If a node announces no host, the client uses the host that it connected to, here the
+    // Nodes that announce no host keep the client on the host of its first connection, the
     // proxies'.
     let servers =
         testbed::Redis::options().set("cluster-preferred-endpoint-type", "unknown-endpoint");

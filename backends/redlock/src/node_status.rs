@@ -54,8 +54,8 @@ impl Redlock {
         self.statuses_after(looked)
     }
 
-    /// Lets new nodes vote at once. Use it only for a new fleet: after a loss of data, a second
-    /// holder may be granted.
+    /// Lets new nodes vote at once. Use this only for a new fleet: on nodes that lost their data, a
+    /// second holder may be granted.
     ///
     /// # Cancel safety
     /// After a drop, some nodes may vote.

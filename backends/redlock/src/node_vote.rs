@@ -195,8 +195,8 @@ impl NodeVote {
         }
     }
 
-    /// Waits until the round has failed and its time limit has passed: many replies arrive between
-    /// failure and limit.
+    /// Waits until the round has failed and its time limit has passed. Replies until then save
+    /// tombstones.
     async fn failed_and_overdue(&self) {
         if self.decided().await != Verdict::Failed {
             return std::future::pending().await;

@@ -174,8 +174,8 @@ async fn break_one(
         async move { node.break_lock(&name, target, how, &by, &reason).await }
     };
     let answers = ask_all(fleet, limit, ask, |_| false).await;
-    // If a quorum answers, silent nodes can't keep the hold alive. Otherwise the hold may survive,
-    // or may still be broken.
+    // If a quorum answers, silent nodes can't keep the hold alive. With fewer answers, the hold may
+    // survive, or may still be broken.
     let done = answers.iter().flatten().filter(|answer| **answer != Broken::NotHeld).count();
     let answers = enough(fleet, answers, "answered the break").map_err(|cause| {
         let kind = if cause.is_transient() { ErrorKind::Indeterminate } else { cause.kind() };

@@ -30,7 +30,8 @@ struct PendingRelease {
     claim: Claim,
     release_mode: ReleaseMode,
     until: BootInstant,
-    /// Kept alive, so that `NodeLock::is_closed` stays set: the release would revoke a new vote.
+    /// Kept alive, so that `NodeLock::is_closed` stays set, and prevents new votes, which the
+    /// release would revoke.
     token_state: Option<Arc<TokenState>>,
 }
 

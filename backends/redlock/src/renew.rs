@@ -1,5 +1,5 @@
 //! Renews holds with one request per node and batch. A node that lacks a hold gets it again (a
-//! *repair*) only after a quorum renewed the hold: otherwise the repair could revive a lost hold.
+//! *repair*) only after a quorum renewed the hold, because a repair could revive a lost hold.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -94,7 +94,7 @@ impl Count {
                 for ((claim, tally), outcome) in holds.zip(outcomes) {
                     let token_state = self.fleet.token_states.known(claim.token);
                     if token_state.is_some_and(|token_state| token_state.is_leaving(at)) {
-                        // The node renewed a failed round's late vote, which is being released.
+                        // Don't count a failed round's late vote, which is being released.
                         tally.add(at, RenewalOutcome::NotHeld(Reason::Gone));
                     } else {
                         tally.add(at, outcome);

@@ -9,8 +9,8 @@ use tokio::runtime::Handle;
 
 use crate::fleet::Fleet;
 
-/// One request per node, polled together by the caller. When dropped, unfinished requests continue
-/// in tasks.
+/// One request per node, polled together by the caller. When the value is dropped, unfinished
+/// requests continue in tasks.
 pub(crate) struct Requests<T> {
     runtime: Handle,
     unfinished: Vec<Pin<Box<dyn Future<Output = ()> + Send>>>,

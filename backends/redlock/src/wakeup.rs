@@ -139,7 +139,7 @@ impl Wakeups {
         });
     }
 
-    /// Notes a risk, or with `lost` a loss.
+    /// Notes a loss if `lost` is set, else a risk.
     fn risk(&self, at: usize, token: Token, lost: Option<Reason>) {
         let (is_first, has_no_quorum) = {
             let mut seen = lock(&self.seen);

@@ -15,7 +15,7 @@ pub(crate) async fn examine(cluster: &Arc<Cluster>) -> Result<Vec<Finding>> {
     let mut of_nodes: Vec<Finding> = Vec::new();
     let (mut nodes_denied, mut failing) = (false, false);
     for (at, link) in cluster.masters() {
-        // One block for all requests, because the node may fail between two replies.
+        // One block, so that a failure of any request reports the node as unreachable.
         let replies = async {
             findings.extend(examine_one(&link).await?.into_iter().map(|it| at_node(&at, it)));
             Ok((ask(&link, "INFO").await?, ask(&link, "NODES").await?))
@@ -115,7 +115,7 @@ impl<'a> Nodes<'a> {
                     "add a replica: redis-cli --cluster add-node … --cluster-slave",
                 ));
             }
-            // Only the source node lists slots that are leaving: `[7->-id]`.
+            // A moving slot is reported once: only its source node lists it like this.
             if slots.iter().any(|slot| slot.contains("->-")) {
                 problems.push(finding::warning(
                     "slots-moving",
@@ -137,7 +137,7 @@ fn is_well(fields: &[&str]) -> bool {
     !fields[2].split(',').any(|flag| ["fail", "fail?", "noaddr"].contains(&flag))
 }
 
-/// Returns the slots of the node that replied, with marks at moving slots.
+/// Returns the slots of the node that replied, including moving ones (`[7->-id]`).
 pub(super) fn own_slots(nodes: &str) -> Option<String> {
     let nodes = Nodes::read(nodes);
     nodes.0.iter().find(|node| has_flag(node, "myself")).map(|own| own[8..].join(" "))

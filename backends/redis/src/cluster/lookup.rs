@@ -1,5 +1,5 @@
-//! Lookup of the slot map. Gossip reaches some nodes late, so the map of a majority counts, or else
-//! the most frequent map.
+//! Lookup of the slot map. Gossip reaches some nodes late, so the client uses the map that a
+//! majority reports, or else the most frequent map.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ impl Cluster {
             let cluster = Arc::clone(self);
             async move { cluster.ask_one(&at).await }
         };
-        // Time for a second query if the first nodes are silent.
+        // Leaves time for further nodes if the first are silent.
         let limit = self.shared.config.connect_timeout.saturating_mul(2);
         ask_several(nodes.collect(), &self.shared.runtime, limit, ask).await
     }
@@ -69,7 +69,8 @@ impl Cluster {
             .ok_or_else(|| Failure::unavailable(format!("the node {at} lists no slots")))
     }
 
-    /// Uses a temporary connection, because most nodes without a `Link` are replicas.
+    /// Uses a temporary connection, because most nodes without a `Link` are replicas, which get no
+    /// other requests.
     async fn ask_unknown_node(&self, at: &Address, question: &Cmd) -> Result<Value, Failure> {
         let asking = async {
             let mut connection = dial(self.server_at(at), AsyncConnectionConfig::new()).await?;

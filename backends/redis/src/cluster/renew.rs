@@ -87,7 +87,6 @@ impl Cluster {
     }
 }
 
-/// Groups the names' indices by slot.
 fn places<'n>(prefix: &str, names: impl Iterator<Item = &'n LockName>) -> Vec<Vec<usize>> {
     let slot = |name: &LockName| slot_of(&format!("{prefix}{name}"));
     by_slot(names.enumerate().map(|(at, name)| (slot(name), at)))

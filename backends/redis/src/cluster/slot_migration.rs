@@ -1,12 +1,12 @@
 //! Operations on holds while their slot moves to another node.
 //!
-//! The slot's keys leave one by one, and a script runs only if all its keys exist on one node.
-//! Otherwise, Redis 7.0 replies `TRYAGAIN`, and up to 6.2 the old node redirects. Renewals
-//! and fast releases use only existing keys, so they work until the first of these keys leaves.
-//! During the whole move, no lock is granted, transferred or broken. The client renews, releases
-//! and inspects holds key by key: each key is on exactly one node, and the old node redirects
-//! requests for a key that has left. The lock's key alone decides an exclusive hold, so such a hold
-//! changes atomically.
+//! The slot's keys leave one by one, and a script runs only if all its keys exist on one node. If a
+//! key is missing, Redis 7.0 replies `TRYAGAIN`, and Redis up to 6.2 redirects from the old node.
+//! Renewals and fast releases use only existing keys, so they work until the first of these keys
+//! leaves. During the whole move, no lock is granted, transferred or broken. The client renews,
+//! releases and inspects holds key by key: each key is on exactly one node, and the old node
+//! redirects requests for a key that has left. The lock's key alone decides an exclusive hold, so
+//! each change of this hold is atomic.
 
 use std::sync::Arc;
 
@@ -42,8 +42,8 @@ pub(crate) async fn renew(cluster: &Arc<Cluster>, batch: &Batch) -> Vec<Renewal>
     all
 }
 
-/// Starts a task that removes the token's record and wakes the other waiters: a node may be silent.
-/// If the task fails, waiters poll, and the record expires.
+/// Removes the token's record and wakes the waiters, in a task, because a node may be silent. If
+/// the task fails, waiters poll, and the record expires.
 fn wake_waiters(servers: &Servers, claim: &Claim, keys: &Keys) {
     let forget = command(&["HDEL", keys.meta(), &claim.token.to_string()]);
     let publish = command(&["PUBLISH", &servers.wakeups().released, claim.name.as_str()]);

@@ -279,7 +279,7 @@ impl Link {
     }
 
     fn mark_broken(&self, alive: &AtomicBool) {
-        // Only the first caller signals, because a new connection may exist at later calls.
+        // Later callers don't signal, because the link may have a new connection by then.
         if alive.swap(false, Ordering::AcqRel) {
             let _ = self.broken.send(());
         }
@@ -325,8 +325,8 @@ pub(crate) fn command(words: &[&str]) -> Cmd {
     command
 }
 
-/// Sends two commands with none between them. If the first is refused, the second has no effect,
-/// because it is a read or is redirected.
+/// Sends two commands with none between them. If the first is refused, the second does no harm: it
+/// is a read, or is redirected.
 async fn both(
     connection: &mut MultiplexedConnection,
     first: &Cmd,

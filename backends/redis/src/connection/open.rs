@@ -72,7 +72,7 @@ impl Link {
         let opening = async {
             let mut connection = dial(server, settings).await?;
             if self.is_waiting {
-                // This `WAIT` only detects a missing permission.
+                // Fails if the user may not run `WAIT`.
                 redis::cmd("WAIT").arg(0).arg(1).exec_async(&mut connection).await?;
             } else {
                 connection.subscribe(&self.shared.wakeups.channels()).await?;

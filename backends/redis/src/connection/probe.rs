@@ -12,8 +12,8 @@ use super::{Link, Live};
 /// machine may cause, a probe decides.
 const SILENCE: Duration = Duration::from_millis(100);
 
-/// A request without a reply. Its drop starts a probe, because callers with short limits would
-/// never detect a silent connection.
+/// A request without a reply. Its drop starts a probe, because callers with short limits give up
+/// before a time-out detects a silent connection.
 #[must_use]
 pub(super) struct Unanswered<'r> {
     link: &'r Arc<Link>,
@@ -56,7 +56,7 @@ impl Link {
     fn silence(&self) -> Duration {
         let longest = self.shared.config.response_timeout;
         let blocks = self.shared.config.replicas.filter(|_| self.is_waiting);
-        // The `WAIT` of other requests may delay the reply.
+        // An earlier request's `WAIT` may delay the reply.
         let wait = blocks.map_or(Duration::ZERO, |replicas| replicas.limit * 3 / 2);
         SILENCE.max(wait).min(longest)
     }

@@ -41,7 +41,7 @@ local function queue_claim(left, is_shared)
   local micros_text = time[1] .. ('00000' .. time[2]):sub(-6)
   local queue_left = redis.call('PTTL', KEYS[4])
   if queue_left == -2 and not is_shared then
-    -- Without a queue and shared holders, all records in `meta` are obsolete.
+    -- If neither a queue nor shared holders exist, all records in `meta` are obsolete.
     redis.call('DEL', KEYS[6])
   end
   -- The queue and `meta` expire after twice the patience, so that few requests must extend them.

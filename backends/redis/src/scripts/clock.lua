@@ -1,7 +1,7 @@
 -- The clock of shared holds and permits. After a slot's move, their stored expiry times are by the
 -- old server's clock. So time_of() derives that clock's time from the TTL of `holders`: this key
--- expires KEPT + 1 ms after the longest hold. By then, each waiting client has run a script, which
--- removes the records of expired holders.
+-- expires KEPT + 1 ms after the longest hold. Before this key expires, each waiting client runs a
+-- script, which removes the records of expired holders.
 local KEPT = 60000
 
 local function time_of(holders, now)
@@ -11,7 +11,7 @@ local function time_of(holders, now)
     return now
   end
   local time = longest + 1 + KEPT - left
-  -- Rounding may put `time` slightly ahead of this server's clock.
+  -- A `time` slightly ahead of this server's clock comes from rounding.
   return time > now and time <= now + 1000 and now or time
 end
 

@@ -24,7 +24,7 @@ local function next_fence(last, least, fences)
     end
     first = math.max(last + 1, least)
   end
-  -- Above 2^53, sums of doubles are rounded.
+  -- Sums of larger fences would be rounded (doubles).
   if first <= 9007199254740992 - fences then
     return first
   end

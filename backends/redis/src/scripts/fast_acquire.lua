@@ -17,8 +17,8 @@ elseif taken then
   if is_number and counted >= bound and counted < bound + 86400000000 then
     return counted
   end
-  -- Set a counter below the bound to the server's time. Keep a counter far ahead of the clock. With
-  -- an unusable counter, the acquire is undone below.
+  -- Set a counter below the bound to the server's time. For a counter far ahead of the clock,
+  -- extend only the expiry. If the counter is unusable, the acquire is undone below.
   if is_number and counted > 0 and counted < 9007199254740992 then
     local last, life, done = counted, nil, nil
     if counted < bound then

@@ -19,8 +19,8 @@ if old_run == run and (old_kept == kept or old_kept == '0') then
   return incarnation
 end
 if old_run == run then
-  -- The server no longer persists every write. The opposite change isn't recorded (above), because
-  -- earlier writes may not be on disk.
+  -- Record that the server no longer persists every write. The opposite change isn't recorded
+  -- (above), because earlier writes may not be on disk.
   number, longest = old_number, old_longest
 elseif state == 'votes' and old_kept == '1' and kept == '1' and was_replica ~= '1' then
   number, longest = old_number, old_longest

@@ -37,13 +37,14 @@ end
 
 local call, pcall, keys, arguments, common = redis.call, redis.pcall, KEYS, ARGV, ARGV[1]
 local at, expires = 1, text(math.ceil(now + common))
--- The replies for holds outside the usual case below, by position. Nil without such a hold.
+-- The replies for holds outside the usual case below, by position. Nil if all holds are usual.
 local answers
 for i = 3, #arguments do
   local lock, argument = keys[at], arguments[i]
   at = at + 1
-  -- The usual case creates few strings, for speed. It uses PEXPIREAT, to which the server would
-  -- rewrite PEXPIRE. GETRANGE reads 'lw1:' and the token, and fails for a key of another type.
+  -- The usual case creates few strings, for speed. It uses PEXPIREAT, because the server would
+  -- rewrite PEXPIRE as PEXPIREAT. GETRANGE reads 'lw1:' and the token, and fails for a key of
+  -- another type.
   local head = pcall('GETRANGE', lock, '0', '35')
   if head == argument then
     call('PEXPIREAT', lock, expires)

@@ -164,7 +164,8 @@ local function holders_of(lock, fence, holders, meta, micros)
     pcall(function()
       local left = live_as_long(holders, at)
       if left then
-        -- The lock's key ends with the last holder, because other libraries wait for that key.
+        -- The lock's key expires with the last hold, because other libraries wait for that key's
+        -- end.
         call('PEXPIRE', lock, text(left))
       else
         call('DEL', lock)
@@ -199,8 +200,8 @@ local function holders_of(lock, fence, holders, meta, micros)
     end
   end
 
-  -- Returns the reply 'busy' or 'shared' of acquire.lua. The readers' time left is the last
-  -- reader's.
+  -- Returns the reply 'busy' or 'shared' of acquire.lua. The time left is that of the hold that
+  -- expires last.
   function its.describe(counter)
     if not its.kind_of_marker then
       local left, is_hold = its.value and call('PTTL', lock) or 0, its.value and its.value:find('^lw1[:!]')

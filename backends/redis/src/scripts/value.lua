@@ -11,7 +11,7 @@
 -- Any other value is another library's lock.
 
 -- Returns the key's string, false if the key is missing, or an error table if it isn't a string.
--- The second GET raises all other errors.
+-- For any other error, a second GET raises it.
 local function get_string(key)
   local value = redis.pcall('GET', key)
   if type(value) == 'table' and not value.err:find('WRONGTYPE', 1, true) then
@@ -20,8 +20,8 @@ local function get_string(key)
   return value
 end
 
--- A week in ms: a fence counter's lifetime after its last hold's end, and after the clock has
--- reached the counter.
+-- A week in ms: how long a fence counter is kept after its last hold's end or after the clock has
+-- reached it, whichever is later.
 local IDLE_FENCE = 604800000
 
 -- Returns 'held' or 'broken' if the value is an exclusive hold of the token, else nil.
@@ -55,7 +55,6 @@ local function parse_hold(value, counter)
   end
 end
 
--- Extends the key's expiry to at least `life` ms.
 local function extend_expiry(key, life)
   if redis.call('PTTL', key) < life then
     redis.call('PEXPIRE', key, text(life))

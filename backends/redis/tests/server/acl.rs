@@ -61,7 +61,7 @@ async fn everything(url: &str) -> Result<()> {
     let how = BreakMode::RunOut;
     redis.break_lock(&ours.name, BreakTarget::Token(ours.token), how, "ops", "test").await?;
     redis.release(&ours, ReleaseMode::Reconcile).await?;
-    // The doctor may report a missing permission as a finding.
+    // The doctor may report a missing permission as a finding instead of an error.
     let findings = redis.doctor().await?;
     match findings.iter().find(|finding| finding.code.ends_with("denied")) {
         Some(finding) => Err(Error::new(ErrorKind::Denied, finding.fix.clone())),

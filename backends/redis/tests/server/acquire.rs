@@ -135,7 +135,7 @@ async fn fences_grow_after_a_reconnect_to_older_data() {
         released(&redis, &claim, ReleaseMode::Plain).await;
         granted.fence
     };
-    // Several rounds, because in a round of over a second, the clock raises the fence anyway.
+    // Several rounds, because a round of over a second proves nothing: the clock raises the fence.
     for _ in 0..5 {
         for _ in 0..3 {
             let fence = pair().await;

@@ -18,7 +18,6 @@ use crate::common::{
     impatient, name, patient, released, renewed, token_in,
 };
 
-/// Returns a lock name on each master, in the order of `cluster.nodes`.
 pub(crate) fn names_of_all_masters(cluster: &Cluster) -> [String; 3] {
     [0, 1, 2].map(|master| {
         let mut names = (0..).map(|i| format!("lock {i}"));

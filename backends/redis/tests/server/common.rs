@@ -44,7 +44,7 @@ pub(crate) fn calls(server: &testbed::Redis, commands: &[&str]) -> u64 {
     stats.lines().filter_map(calls).sum()
 }
 
-/// Adds a user. Returns the URL with its login.
+/// Returns the URL with the new user's login.
 pub(crate) fn user(server: &testbed::Redis, name: &str, password: &str, rules: &str) -> String {
     let with_password = format!(">{password}");
     let mut command = vec!["ACL", "SETUSER", name, "reset", "on", &with_password];
@@ -53,7 +53,7 @@ pub(crate) fn user(server: &testbed::Redis, name: &str, password: &str, rules: &
     format!("redis://{name}:{password}@127.0.0.1:{}/", server.port())
 }
 
-/// Adds a user with all permissions but for `rules`. Returns the URL with its login.
+/// Adds a user with all permissions, restricted by `rules`.
 pub(crate) fn weak_user(server: &testbed::Redis, rules: &str) -> String {
     user(server, "weak", "pw", &format!("~* &* +@all {rules}"))
 }

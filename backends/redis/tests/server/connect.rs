@@ -12,7 +12,6 @@ use crate::common::{
 
 pub(crate) const SECRET: &str = "hush-hush";
 
-/// Returns the error of connecting to `url`. Asserts that it hides the secret.
 pub(crate) async fn refused(url: &str) -> Error {
     let error = match Config::new(url) {
         Ok(config) => patient(config).connect().await.unwrap_err(),
@@ -21,7 +20,6 @@ pub(crate) async fn refused(url: &str) -> Error {
     without_secret(error, SECRET)
 }
 
-/// Asserts that connecting to `url` fails with `kind`, and with one line that contains `says`.
 pub(crate) async fn wrong(url: &str, kind: ErrorKind, says: &str) -> Error {
     let error = refused(url).await;
     assert_eq!(error.kind(), kind, "{url}: {error}");

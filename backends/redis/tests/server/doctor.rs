@@ -84,7 +84,7 @@ async fn memory_that_is_nearly_full_is_a_warning() {
 #[tokio::test]
 async fn a_snapshot_that_fails_is_an_error() {
     let server = sound().set("enable-protected-configs", "yes").start().unwrap();
-    // The snapshot fails, because a folder has its file's name.
+    // Make the snapshot fail: a folder has the name of the snapshot's file.
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap();
     server.command::<()>(&["CONFIG", "SET", "dir", path]).unwrap();

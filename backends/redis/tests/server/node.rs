@@ -125,7 +125,7 @@ async fn a_node_that_may_have_lost_writes_is_new() {
 }
 
 /// Redis loads its log as the default user. If this user has no rights, only the incarnation is
-/// restored.
+/// restored, and must not vote.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_loads_its_log_without_rights_is_new() {
     let options = testbed::Redis::options().append_only("always");

@@ -105,7 +105,7 @@ async fn present_holder_can_be_broken_without_a_token() {
     assert!(matches!(any(BreakMode::RunOut).await.unwrap(), Broken::RunsOut(_)));
     assert!(matches!(any(BreakMode::Now).await.unwrap(), Broken::Freed(_)));
 
-    // A foreign holder renews its hold despite a break, so only freeing the lock has an effect.
+    // Another library's holder renews despite a break, so only `BreakMode::Now` has an effect.
     server.command::<()>(&["SET", "a", "theirs", "PX", "20000"]).unwrap();
     let seen = BreakTarget::Token(Token::random());
     assert_eq!(broken(&redis, seen, BreakMode::Now).await.unwrap(), Broken::NotHeld);
@@ -152,8 +152,8 @@ async fn a_listing_has_what_is_held_and_nothing_else() {
     let released = claim("orders/3");
     grant(&redis, &released).await;
     redis.release(&released, ReleaseMode::Reconcile).await.unwrap();
-    // A listing must skip these keys: a foreign lock, a deleted lock's fence, and a key that isn't
-    // a fence.
+    // A listing must skip these keys: another library's lock, a deleted lock's fence, and a key
+    // that isn't a fence.
     server.command::<()>(&["SET", "orders/4", "theirs"]).unwrap();
     server.command::<()>(&["DEL", "other"]).unwrap();
     server.command::<()>(&["HSET", "lockwright:{x}:fence", "field", "no fence"]).unwrap();

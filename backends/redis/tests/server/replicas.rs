@@ -15,7 +15,7 @@ use crate::common::{
 use crate::connect::{SECRET, wrong};
 
 const LONG: Duration = Duration::from_secs(5);
-/// The time limit of a wait for replicas that is meant to time out.
+/// The limit of a wait that must time out.
 const SHORT: Duration = Duration::from_millis(200);
 
 async fn pair() -> (testbed::Redis, testbed::Redis) {

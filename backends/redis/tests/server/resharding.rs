@@ -17,7 +17,6 @@ use crate::common::{
     handed, impatient, next, not_held, released, renewed, until,
 };
 
-/// Begins to move the slot of `key`, without moving keys.
 fn begin(cluster: &Cluster, key: &str) -> SlotMove {
     let from = cluster.master_of(key).unwrap();
     let to = (0..3).find(|master| *master != from).unwrap();
@@ -71,7 +70,8 @@ async fn a_hold_outlives_every_step_of_a_move_and_can_be_released_at_each() {
         let live = &claims[step..];
         for claim in live {
             for key in [claim.name.as_str().to_owned(), fence(fences.len() - 1)] {
-                // A shorter TTL makes the renewal visible. The key is on one of the nodes.
+                // A shorter TTL makes the renewal visible. The command fails on the nodes without
+                // the key.
                 for node in &cluster.nodes[..3] {
                     let mut connection = node.connection().unwrap();
                     redis::cmd("ASKING").exec(&mut connection).unwrap();
@@ -185,7 +185,7 @@ async fn nothing_is_granted_or_broken_by_halves() {
         let new = redis.try_acquire(&claim("{s}new")).await;
         fails_with(new, ErrorKind::Unavailable, "moving");
         match redis.try_acquire(&claim("s")).await {
-            // Until a key moves, the fast path finds both its keys on one node.
+            // Until a key moves, the fast path finds both keys on one node.
             Ok(AcquireOutcome::Busy(_)) => assert!(half.is_empty(), "{half:?}"),
             refused => drop(fails_with(refused, ErrorKind::Unavailable, "moving")),
         }

@@ -26,7 +26,7 @@ async fn wait_for(server: &testbed::Redis, key: &str, token: &str) {
     until(|| found().as_deref().map(token_in) == Some(token)).await;
 }
 
-/// Returns whether each Sentinel has a subscribed connection with RESP3, which is the client's.
+/// Returns whether the client listens to each Sentinel. Only this client subscribes with RESP3.
 fn all_are_listened_to(set: &Sentinels) -> bool {
     set.sentinels.iter().all(|sentinel| {
         let clients: String = sentinel.command(&["CLIENT", "LIST"]).unwrap();
@@ -235,7 +235,7 @@ async fn nothing_is_granted_while_two_connections_lead_to_two_masters() {
     let other = testbed::Redis::start().unwrap();
     let url = format!("{}?replicas=1", set.url());
     let redis = connect(&url).await;
-    // After subscribing, the client asks the Sentinels for the master once.
+    // After subscribing, the client asks the Sentinels for the master once. Wait until it has.
     eventually(|| async { all_are_listened_to(&set).then_some(()) }).await;
     let is_asked = |sentinel: &testbed::redis::Sentinel| {
         let clients: String = sentinel.command(&["CLIENT", "LIST"]).unwrap();

@@ -49,7 +49,7 @@ async fn waiter_is_woken_when_a_foreign_holder_releases() {
         (&["UNLINK", "a"], LONG),
         (&["SET", "a", "another's", "PX", "60000"], LONG),
         (&["FLUSHALL"], LONG),
-        // The server reports by itself that the lock expired.
+        // PING changes nothing: the server reports by itself that the lock expired.
         (&["PING"], Duration::from_millis(500)),
     ] {
         let left = left.as_millis().to_string();

@@ -9,7 +9,6 @@ use redis::{AsyncCommands, AsyncConnectionConfig, Client, RedisError};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// A value and its fence, under keys of one slot.
 struct FencedValue {
     connection: MultiplexedConnection,
     write: FencedScript,

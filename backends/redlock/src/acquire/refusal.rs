@@ -13,11 +13,11 @@ use crate::node::No;
 
 const MOST_SPREAD: u32 = 32;
 
-/// The shortest round in the calculation of random pauses. Clients that start within one round may
-/// split the votes again.
+/// The shortest round in the calculation of random pauses: clients that start within a shorter time
+/// may split the votes again.
 const SHORTEST_ROUND: Duration = Duration::from_millis(1);
 
-/// Poll interval while another library holds the lock, whose release sends no wake-up.
+/// Poll interval while another library, which sends no wake-up, holds the lock.
 const FOREIGN_POLL: Duration = Duration::from_millis(100);
 
 impl Round {

@@ -76,8 +76,8 @@ async fn its_own_data_as_its_replica_had_them() {
     let redlock = five.connect().await;
     let replica = testbed::Redis::options().replica_of(five.server(2)).start().unwrap();
     is_linked(&replica).await;
-    // The replica becomes a master before `x` is held. Then node 2 becomes its replica and loses
-    // the hold. At last, node 2 becomes a master again.
+    // The replica becomes a master before `x` is held. Then node 2 becomes this master's replica
+    // and loses the hold. At last, node 2 becomes a master again.
     replica.command::<()>(&["REPLICAOF", "NO", "ONE"]).unwrap();
     let (mut five, since) = hold_by_a_bare_quorum(five, &redlock).await;
     let node = five.server(2);

@@ -14,7 +14,6 @@ async fn client(fleet: &Fleet) -> Locks {
     Locks::new(Config::of(nodes, options).connect().await.unwrap()).unwrap()
 }
 
-/// Acquires locks and renews holds after the connections to the first `silent` nodes went silent.
 async fn everything(silent: usize) {
     let five = Five::start().await;
     let connect = async || client(&five.fleet).await;

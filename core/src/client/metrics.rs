@@ -31,7 +31,7 @@ pub(crate) struct Metrics {
     pub(crate) at_risk: Counter,
     pub(crate) lost: Counter,
     pub(crate) settled: Counter,
-    /// The total duration of lost holds.
+    /// The total duration of lost holds; `Totals` has the rest.
     pub(crate) hold_nanos: Counter,
 }
 

@@ -139,7 +139,7 @@ pub struct Case {
     pub name: &'static str,
     /// The checked property.
     pub about: &'static str,
-    /// An unmet need makes the outcome [`Outcome::NotPromised`].
+    /// Unless every need is met, the outcome is [`Outcome::NotPromised`].
     pub(crate) needs: &'static [Need],
     pub(crate) body: Body,
 }

@@ -50,7 +50,6 @@ impl Context {
         self.on(&self.connect).await
     }
 
-    /// Returns a connection to the store of `connect`.
     pub(crate) async fn on(&self, connect: &Connect) -> Result<Self> {
         let (backend, connect) = (connect.connect().await?, connect.clone());
         Ok(Self { backend, connect, ..self.clone() })
@@ -215,7 +214,7 @@ impl Context {
         Ok(())
     }
 
-    /// Waits at most `time` until no name of the case is held. Returns the names that still are.
+    /// Waits at most `time` until no name of the case is held. Returns the names still held.
     pub(crate) async fn left_after(&self, time: Duration) -> Result<Vec<LockName>> {
         let give_up = self.clock.now() + time;
         loop {

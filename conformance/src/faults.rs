@@ -303,7 +303,7 @@ impl Faulty {
     }
 
     /// Applies the next planned fate to a request without a future. If this fate needs a future,
-    /// drops the fate and returns `None`: the call's future then takes another fate.
+    /// discards the fate and returns `None`: the call's future takes the following one.
     fn send_at_once<T>(
         &self,
         op: Op,

@@ -95,7 +95,7 @@ impl Register {
         let mut answers = client.try_clone().ok()?;
         let mut requests = BufReader::new(client);
         let mut line = String::new();
-        // A killed client may leave an incomplete line.
+        // Ignore the incomplete line of a killed client.
         while requests.read_line(&mut line).ok()? > 0 && line.ends_with('\n') {
             let answer = self.answer(&serde_json::from_str(&line).ok()?).ok()?;
             // A second packet would wait 40 ms for the first one's acknowledgement, so write once.

@@ -31,8 +31,8 @@ pub async fn free_locks_are_acquired(
     }
 }
 
-/// Tests for several TTLs that a hold is renewed after `silence_present`. `fails` is true if the
-/// silence must make renewals fail.
+/// Tests for several TTLs that a hold is renewed after `silence_present`. `fails` is true if an
+/// earlier renewal must fail.
 pub async fn holds_are_renewed(
     connect: impl AsyncFn() -> Locks,
     silence_present: impl Fn(),

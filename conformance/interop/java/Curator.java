@@ -17,8 +17,8 @@ import org.apache.curator.retry.RetryForever;
  * <pre>Curator TTL HOST:PORT,...</pre>
  *
  * <p>The program has one session, with a timeout of TTL seconds. {@code src/peer.rs} describes the
- * commands. A name is the path of the lock's parent node. "not ours" means that a session has ended
- * since the grant.
+ * commands. A name is the path of the lock's parent node. "not ours" means that the session of the
+ * grant has ended.
  */
 public final class Curator {
     private final CuratorFramework client;

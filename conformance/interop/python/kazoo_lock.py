@@ -13,7 +13,7 @@ import commands
 from kazoo.client import KazooClient, KazooState
 from kazoo.recipe.lock import Lock
 
-# kazoo finds other clients' nodes by these parts of their names, here Lockwright's and Curator's.
+# kazoo recognizes the lock nodes of Lockwright and Curator by this part of their names.
 OTHERS = ["-lock-"]
 
 

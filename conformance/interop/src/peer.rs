@@ -16,9 +16,9 @@ use crate::LIMIT;
 /// release NAME      "released", or "not ours" when the hold was lost before
 /// ```
 ///
-/// With a library for Redis, a TTL in seconds follows the name. In `wait`, a limit follows the TTL.
-/// `extend NAME SECONDS` is answered "extended" or "not ours". The answer to any other failure is
-/// "failed: " and the reason.
+/// With a library for Redis, a TTL follows the name and, in `wait`, a limit follows the TTL, both
+/// in seconds. `extend NAME SECONDS` is answered "extended" or "not ours". Any other failure is
+/// answered "failed: " and the reason.
 #[derive(Debug)]
 pub struct Peer {
     process: Child,
@@ -29,7 +29,7 @@ pub struct Peer {
 impl Peer {
     /// Starts the program.
     pub fn start(mut command: Command) -> Self {
-        // The program gets its own process group, so signals also reach its children.
+        // The program gets its own process group, so that signals reach its children.
         command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
         let started = command.spawn();
         let mut process = started.unwrap_or_else(|error| panic!("{command:?}: {error}"));

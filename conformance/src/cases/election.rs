@@ -28,7 +28,7 @@ fn value(leader: Option<&Leader>) -> Option<&str> {
     leader?.value.as_deref()
 }
 
-/// Accepts a leader without an identity, because its value is unknown.
+/// Returns whether a leader's value is `wanted`, or unknown because the leader has no identity.
 fn says(leader: Option<&Leader>, wanted: &str) -> bool {
     leader
         .is_some_and(|leader| leader.identity.is_none() || leader.value.as_deref() == Some(wanted))

@@ -76,7 +76,7 @@ async fn each_hold_has_its_own_ttl(context: Context) -> Verdict {
     let begun = context.take(&long).await?.sent;
     context.take(&context.claim("short")).await?;
     context.are_free_within(&["short"], context.ttl + late(&context)).await?;
-    // On a slow machine, the long hold may have expired too.
+    // On a slow machine, even the long hold may have expired.
     if context.clock.now() < begun + long.ttl {
         context.is_held("long").await?;
     }
@@ -118,7 +118,7 @@ async fn a_client_that_dies_while_asking_leaves_an_expiry(context: Context) -> V
 }
 
 async fn the_shortest_ttl_works(context: Context) -> Verdict {
-    // A connection's first request may take longer than the shortest TTL, so send one first.
+    // A connection's first request may take longer than the shortest TTL, so it has a longer one.
     context.is_free("first").await?;
     let ttl = *context.profile.ttl.start();
     soon(async |name| {

@@ -63,7 +63,7 @@ async fn a_withdrawn_waiter_is_passed_over(context: Context) -> Verdict {
     for gone in [0, 2] {
         waiters.tasks[gone].abort();
     }
-    // Aborted waiters leave the queue at once. Silent waiters stay longer.
+    // The limit is too short for silent waiters, but aborted waiters leave the queue at once.
     waiting(&context, 2, context.moment() * 2).await?;
     context.release(&holder).await?;
     waiters.are_served(&[1, 3]).await
@@ -79,7 +79,7 @@ async fn silent_waiters_are_passed_over(context: Context) -> Verdict {
         silent.queued(&context.claim_for("x", ttl), FOR_EVER).await?;
     }
     context.release(&holder).await?;
-    // Some backends remove a silent waiter one TTL after its request. All waiters made theirs at
+    // Some backends remove a silent waiter one TTL after its request. All requests were made at
     // about the same time, so one TTL is enough.
     let bound = holder.ttl + patience + OFFER * SILENT + context.moment();
     let next = context.claim_for("x", ttl);

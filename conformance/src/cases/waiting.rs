@@ -75,7 +75,7 @@ async fn a_limit_is_kept(context: Context) -> Verdict {
     let (one, two) = context.two_clients().await?;
     let guard = one.mutex("x").acquire().await?;
     for (locks, step) in [(&two, Step::Holder), (&one, Step::LocalTurn)] {
-        // Counts attempts that a busy server didn't answer within `limit`.
+        // `unanswered` counts attempts that a busy server didn't answer within `limit`.
         let (mut unanswered, limit) = (0, context.ttl / 2);
         loop {
             let begun = context.clock.now();

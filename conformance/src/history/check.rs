@@ -105,8 +105,8 @@ fn after_its_end(run: &Run, used: &UseOf) -> Option<Violation> {
         let is_next = next.name == hold.name && next.token != hold.token;
         is_next && next.excludes(hold) && hold.granted < next.granted && next.granted <= used.at
     });
-    // A renewal after the hold's end is a violation only after the next grant, because renewals may
-    // be recorded late.
+    // Renewals may be recorded late, so a renewal after the hold's end is a violation only if the
+    // next grant preceded it.
     (used.by == Use::Checked || next.is_some()).then(|| {
         let (title, by) = match used.by {
             Use::Checked => ("a hold was used after its end", "checked"),

@@ -20,8 +20,8 @@ pub(crate) fn check_unique(holds: &[Hold], violations: &mut Vec<Violation>) {
     }
 }
 
-/// Returns the items with a smaller fence than an earlier one, each with the largest earlier fence.
-/// `items` and `earlier` are sorted by the times that `is_before` compares.
+/// Returns each item whose fence is smaller than that of an item of `earlier` before it, with the
+/// largest such fence. Both lists are sorted by the times that `is_before` compares.
 fn falls<T: Copy>(
     items: Vec<T>,
     earlier: impl IntoIterator<Item = T>,
@@ -66,7 +66,7 @@ pub(crate) fn check_order_of_grants(holds: &[Hold], violations: &mut Vec<Violati
     by_end.sort_by_key(|hold| hold.until.max(hold.granted));
     let is_before =
         |before: &Hold, hold: &Hold| before.until <= hold.granted && before.granted < hold.granted;
-    // `check_order` reports requests sent after the grant of `highest`.
+    // Requests sent after the grant of `highest` are left to `check_order`.
     let is_meant = |(highest, hold): &(&Hold, &Hold)| {
         hold.asked <= highest.granted && hold.granted < hold.until
     };

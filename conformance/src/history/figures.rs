@@ -34,7 +34,7 @@ pub struct Figures {
     pub late_writes: u64,
     /// Refused late writes.
     pub late_writes_refused: u64,
-    /// The longest wait for a lock without a holder.
+    /// The longest wait while the lock had no holder.
     pub longest_without_a_holder: Duration,
     /// The largest delay of a loss report. A report is due [`loss_margin`](Rules::loss_margin)
     /// before the deadline. The process's pauses don't count.

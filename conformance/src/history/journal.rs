@@ -37,8 +37,8 @@ pub enum Event {
         name: String,
         /// The requested mode.
         mode: Mode,
-        /// True if the request waits from now on. False for a single attempt, and for the later
-        /// names of a multi-lock, which wait after earlier grants.
+        /// True if the request waits from now on. False for a single attempt, and for each later
+        /// name of a multi-lock, which waits only after the earlier names' grants.
         waits: bool,
         /// The number of the reentrancy owner, unique in its process.
         #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -53,7 +53,7 @@ impl History {
         holds
     }
 
-    /// Counts the holds requested during another hold of the name. Without any, a test is
+    /// Counts the holds requested during another hold of the name. If there are none, a test is
     /// inconclusive.
     pub fn contended(&self) -> usize {
         let mut contended = 0;

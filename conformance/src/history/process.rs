@@ -64,7 +64,7 @@ impl Process {
         times
     }
 
-    /// A killed process counts as running until its last entry.
+    /// Returns how long the process ran. A killed process counts as running until its last entry.
     pub(crate) fn awake(&self, from: BootInstant, to: BootInstant) -> Duration {
         let last = self.killed.and(self.last);
         let over = self.killed.into_iter().chain(self.ended).chain(last).fold(to, BootInstant::min);

@@ -9,15 +9,15 @@ pub struct Rules {
     /// request. With `exclusion`, an exclusive grant has no smaller fence than an exclusive hold
     /// that ended before the grant.
     pub fences: bool,
-    /// The longest allowed wait for a lock without a holder.
+    /// The longest allowed wait while the lock has no holder.
     pub longest_wait: Option<Duration>,
     /// Faults that prevent grants. Waiting during such a fault doesn't count.
     pub excusing_faults: Vec<String>,
     /// How long before the deadline a loss report is due.
     pub loss_margin: Duration,
     /// A process must report a loss before the next grant, unless it ran for at most this time
-    /// since the report was due. Without a next grant, any report suffices. `None` is for clients
-    /// that notice a loss only at their next check.
+    /// since the report was due. Without a next grant, a late report suffices. `None` is for
+    /// clients that notice a loss only at their next check.
     pub loss_allowance: Option<Duration>,
     /// True if a run must show contention, a hand-over, and each fault's effect. With
     /// `fences`, it must also show a refused late write of each process paused

@@ -302,7 +302,7 @@ impl Run {
         }
         let process = &self.processes[&entry.process];
         let tracked = &mut self.holds[index];
-        // A late write was sent after the hold's end, while the process wasn't suspended.
+        // A late write was sent after the hold's end and after a suspension at that time.
         let end = if late { process.runs_from(tracked.hold.until) } else { tracked.looked };
         let known = tracked.looked.max(end);
         tracked.looked = entry.at;

@@ -16,7 +16,7 @@ pub struct Violation {
     /// The description's text between two holds.
     between: &'static str,
     note: String,
-    /// The instant from which the description counts.
+    /// The instant from which the description's times count.
     pub(super) zero: BootInstant,
     /// The processes of the violation, or none for all.
     pub(super) who: Vec<String>,
@@ -47,7 +47,7 @@ pub enum Rule {
     RefusedWrite,
     /// A request never ended, although its process ran.
     Stuck,
-    /// A client waited too long for a lock without a holder.
+    /// A client waited too long for a lock that had no holder.
     NoHolder,
     /// The run lacks required evidence.
     ShowedNothing,
@@ -60,7 +60,7 @@ pub enum Rule {
 pub enum Kind {
     /// A violation about holds, fences or the register.
     Safety,
-    /// A stuck request, or a lock without a holder.
+    /// A stuck request, or a wait for a lock without a holder.
     Liveness,
     /// Missing evidence, or a wrong journal.
     Evidence,

@@ -80,7 +80,7 @@ impl Process {
     }
 
     /// Repeats late writes until the registers refuse them. A register refuses only after the next
-    /// holder's write, so this process acquires the lock if no other does.
+    /// holder's write, so this process acquires the lock and writes if no other process does.
     async fn write_late(&self, holdings: &[Holding], random: &mut Random) -> Result<(), Failure> {
         let ttl = self.plan.ttl;
         self.write_lost(holdings)?;

@@ -34,7 +34,7 @@ pub enum Work {
     Permits,
     /// A multi-lock of two names.
     Multi,
-    /// A campaign in an election, and a term as leader.
+    /// A campaign in an election, and the leadership.
     Election,
     /// A transfer by ticket.
     Ticket,

@@ -152,7 +152,7 @@ impl Process {
     }
 
     /// Until both names are granted, the journal shows no holder of the first name. The checker
-    /// limits such times, so the wait is short.
+    /// limits times without a holder, so the wait is short.
     async fn several(
         &self,
         client: &Client,
@@ -205,7 +205,7 @@ impl Process {
         if let Some(second) = self.request(client, asked, send(again.clone())).await? {
             let (one, two) = (first.held(), second.held());
             if one.token() != two.token() {
-                // The first hold was lost, so the second request got a new one.
+                // The first hold was lost, so the second request got a new hold.
                 another = Some(second);
             } else if one.fence() == two.fence() {
                 same = Some(second.forget());
@@ -292,7 +292,7 @@ impl Process {
         let how = if at_once { BreakMode::Now } else { BreakMode::RunOut };
         let answer = locks.break_lock(name, seen, how, "a test breaks locks").await;
         let broke = match &answer {
-            // With several servers, concurrent breaks may each free the hold on some servers and
+            // With several servers, two breaks that each freed the hold on some servers may both
             // answer `NotHeld`.
             Ok(Broken::NotHeld) => {
                 let is_sure = !locks.profile().survives.contains(Fault::MinorityLoss);

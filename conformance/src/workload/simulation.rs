@@ -219,7 +219,7 @@ impl World {
             if matches!(op, Op::Inspect | Op::Break) {
                 return Fate::Pass;
             }
-            // Draw a fate even for a cut-off process, so later fates stay the same.
+            // Draw a fate even for a cut-off process, so later fates don't depend on the cut.
             let fate = trouble.fate(op, &mut fates, ttl);
             if cut.load(Ordering::SeqCst) { Fate::Hang } else { fate }
         });

@@ -182,8 +182,8 @@ fn a_ping_taken_as_a_renewal() {
 
 #[test]
 fn a_key_that_clients_share() {
-    /// Returns a target whose connections share sessions in pairs, like etcd's clients that share a
-    /// lease: etcd's own lock has one key per lease.
+    /// Returns a target whose connections share sessions in pairs, like clients that share a lease
+    /// of etcd, and so the key of etcd's own lock.
     fn in_pairs(clock: &Clock) -> Target {
         let (backend, clients) = (
             Flawed::new(Flaw::OneTokenForTwo, clock).with_profile(kept_by_session),

@@ -20,7 +20,7 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 )
 
-// A time limit that is reached only on failure.
+// A time limit that only failures reach.
 const limit = 20 * time.Second
 
 func main() {

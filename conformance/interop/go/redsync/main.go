@@ -23,7 +23,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// A time limit that is reached only on failure.
+// A time limit that only failures reach.
 const limit = 20 * time.Second
 
 func main() {
@@ -38,8 +38,8 @@ func main() {
 	}
 }
 
-// Returns a pool with an open connection, because redsync allows only a twentieth of a lock's TTL
-// to connect. That is too little on a busy machine.
+// Returns a pool with an open connection. redsync allows only a twentieth of a lock's TTL to
+// connect, which is too little on a busy machine.
 func connections(address string) *redis.Pool {
 	pool := &redis.Pool{
 		MaxIdle: 1,
@@ -61,7 +61,7 @@ type locks struct {
 func (l *locks) answer(command []string) string {
 	switch {
 	case is(command, "try", 3):
-		// One try, because with several, TryLock doesn't report that it couldn't reach a node.
+		// TryLock reports an unreachable node only if it makes a single try.
 		mutex := l.nodes.NewMutex(command[1], expiry(command[2]), redsync.WithTries(1))
 		return l.took(mutex, mutex.TryLock())
 	case is(command, "wait", 4):

@@ -7,7 +7,7 @@ use lockwright_interop::{LIMIT, SILENCE, Side, Turns, waiting};
 
 use crate::scene::Scene;
 
-/// The tolerance for an early expiry. Redis counts whole milliseconds on its own clock.
+/// How early a key may expire by the test's clock. Redis's clock counts whole milliseconds.
 const ROUNDING: Duration = Duration::from_millis(20);
 
 pub(crate) async fn a_lock_of_theirs_keeps_us_out_until_they_release_it(scene: Scene) {

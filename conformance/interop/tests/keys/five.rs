@@ -20,7 +20,7 @@ impl Five {
         let options = testbed::Redis::options().append_only("always");
         let testbed::Fleet { servers, .. } = options.start_fleet(NODES).unwrap();
         let nodes: Vec<String> = servers.iter().map(testbed::Redis::url).collect();
-        // A busy machine needs a long timeout. With this one, Redlock's shortest TTL is 2 s.
+        // A busy machine needs a long timeout. With 1 s, Redlock's shortest TTL is 2 s.
         let url = format!("redlock:{}?node_timeout=1s", nodes.join(","));
         let redlock = Arc::new(Redlock::connect(&url).await.unwrap());
         // New servers don't vote until admitted. Admission is safe, because no lock is held.

@@ -47,7 +47,7 @@ async fn a_bare_majority_of_theirs_keeps_us_out() {
     five.bring_back([3, 4]).await;
     assert_eq!(five.having("orders/42"), [0, 1, 2]);
     assert_eq!(busy(&five, &claim("orders/42")).await.holder.unwrap().token, None);
-    // Our rejected request has released the key on the other two nodes.
+    // Our rejected request has released the key on nodes 3 and 4.
     five.is_had_by("orders/42", &[0, 1, 2]).await;
     five.scene.shows_theirs("orders/42").await;
 
@@ -55,7 +55,7 @@ async fn a_bare_majority_of_theirs_keeps_us_out() {
     five.kill([0, 1]);
     busy(&five, &claim("orders/42")).await;
     five.is_had_by("orders/42", &[2]).await;
-    // `inspect` still shows the key: with the killed nodes, a majority may have it.
+    // `inspect` still shows the key: node 2 has it, and the killed nodes may have it.
     five.scene.shows_theirs("orders/42").await;
     let waiter = tokio::spawn(five.scene.locks().mutex("orders/42").wait_for(LIMIT).acquire());
     let extended = theirs.ask("extend orders/42 30");

@@ -39,7 +39,7 @@ impl Scene {
         (self.start)(&ports)
     }
 
-    /// Starts a Lockwright process that has acquired the lock and renews it.
+    /// Starts a Lockwright process that acquires the lock and renews it.
     pub(crate) fn ours_elsewhere(&self, name: &str, ttl: Duration) -> Peer {
         let mut command = Command::new(env!("CARGO_BIN_EXE_interop-ours"));
         command.args([&self.url, &ttl.as_millis().to_string()]);

@@ -40,7 +40,7 @@ impl Server for Etcd {
     }
 
     fn runs_out_in(&self, place: &str) -> Duration {
-        // The answer contains "granted with TTL(4s), remaining(2s)". Both times are rounded down.
+        // The answer contains "granted with TTL(4s), remaining(2s)", both rounded down.
         let (_, lease) = place.rsplit_once('/').unwrap();
         let answer = self.0.ctl(&["lease", "timetolive", lease]).unwrap();
         let left = answer.split("remaining(").nth(1).and_then(|rest| rest.split("s)").next());

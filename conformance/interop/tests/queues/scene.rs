@@ -28,7 +28,7 @@ pub(crate) trait Server: Debug + Send + Sync {
     /// Returns the queue's keys or nodes. `name` is the other program's name for the lock.
     fn queue(&self, name: &str) -> Vec<String>;
 
-    /// Returns the least time until the queue entry `place` expires, if its client dies now.
+    /// Returns the least time after which the queue entry `place` expires if its client dies now.
     fn runs_out_in(&self, place: &str) -> Duration;
 }
 

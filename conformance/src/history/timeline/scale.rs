@@ -19,7 +19,6 @@ impl Scale {
         LEFT + (since / length).min(1.0) * (RIGHT - LEFT)
     }
 
-    /// Returns an interval's place and width.
     pub(super) fn span(&self, from: BootInstant, to: BootInstant, least: f64) -> (f64, f64) {
         (self.x(from), (self.x(to) - self.x(from)).max(least))
     }

@@ -118,7 +118,7 @@ fn breaking_at_once_excuses_the_overlap_from_then_on() {
     both(20, true, 20).is_clean();
     both(20, true, 19).breaks_once(OVERLAP);
     both(20, false, 20).breaks_once(OVERLAP);
-    // A break excuses no overlap with a hold that was requested later.
+    // A break excuses no overlap with a hold requested after the break.
     both(9, true, 20).breaks_once(OVERLAP);
 }
 

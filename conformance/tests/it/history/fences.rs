@@ -108,8 +108,8 @@ fn paused(continued: u64, accepted: bool) -> Script {
 fn late_write_after_a_pause_is_refused() {
     paused(31, false).is_clean();
     paused(31, true).breaks_once(STALE);
-    // The first holder continued at the instant of the answer to the second's write, so its own
-    // write may have arrived earlier.
+    // Process `a` continued at the instant of the answer to `b`, so the write of `a` may have
+    // arrived first.
     paused(30, true).is_clean();
 }
 

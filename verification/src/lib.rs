@@ -113,7 +113,7 @@ pub fn explore<P: Protocol>(
     explored
 }
 
-/// Computes a trace's steps again, because `states` may have exchanged names.
+/// Computes the steps again, because in canonical `states`, names may be exchanged.
 fn trace<P: Protocol>(protocol: &P, states: &[P::State], last: Option<P::State>) -> String {
     let mut text = String::new();
     let mut steps = Vec::new();

@@ -145,8 +145,8 @@ fn no_schedule_with_events_breaks_a_promise() {
             hands_over: !random.one_in(3),
             late_events: *random.one_of(&[0, 20, 60]),
             no_tombstones: random.one_in(3),
-            // No meddling with kills: the checker assumes that a killed process's hold lasts until
-            // its deadline.
+            // Not with `kills`: the checker assumes that a killed process's hold lasts until its
+            // deadline.
             meddles: random.one_in(2) && !trouble(seed).kills,
             forgets: false,
         }

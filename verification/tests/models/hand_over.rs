@@ -25,12 +25,12 @@ const ALL: [u8; 3] = [0, 1, 2];
 
 const NOBODY: u8 = 9;
 
-/// The rules that the model lacks. Without any one of them, a promise is broken.
+/// The rules that the model lacks. Each missing rule breaks a promise.
 #[derive(Clone, Copy, Default)]
 struct Missing {
-    /// The client counts an offered hold from the claim's sending plus the server's time from
-    /// queueing to offer, at the latest from the offer's receipt. Without this rule, it counts from
-    /// the receipt.
+    /// An offered hold begins when the client sent the claim, plus the server's time from queueing
+    /// to offer, or at the offer's receipt if that is earlier. Without this rule, it begins at the
+    /// receipt.
     begins_by_the_servers_clock: bool,
     /// The times of sending and of queueing come from the same request.
     one_request_for_both: bool,
@@ -87,7 +87,7 @@ enum Kind {
     Granted { fence: u8 },
     Renewed,
     Gone,
-    // A notification of an offer, with the server's time of the offer.
+    // A notification: the server offered the lock at `time`.
     Offer { fence: u8, time: i8 },
 }
 
@@ -396,8 +396,7 @@ impl HandOver {
     }
 }
 
-/// Returns the state after the server's clock has advanced by `time`, with the new
-/// [`State::behind`].
+/// Returns the state `time` later, with the new [`State::behind`].
 fn later(state: &State, time: i8, behind: [i8; 3]) -> State {
     let mut next = *state;
     next.now += time;

@@ -2,7 +2,6 @@
 //! of a protocol, and without each single rule. `docs/src/models.md` describes the models.
 #![forbid(unsafe_code)]
 
-/// Defines tests that call the module's function `refuted` with these arguments.
 macro_rules! refuted {
     ($($test:ident: $($argument:expr),+;)*) => {$(
         #[test]

@@ -18,7 +18,7 @@ const DORA: u8 = 3;
 
 const NOBODY: u8 = 9;
 
-/// The rules that the model lacks. Without any one of them, a promise is broken.
+/// The rules that the model lacks. Each missing rule breaks a promise.
 #[derive(Clone, Copy, Default)]
 struct Missing {
     /// The maker of a ticket no longer considers its hold valid.

@@ -73,8 +73,7 @@ impl Weather {
     const MILD: Self = Self::with(3, 5, 15, 2);
     const ROUGH: Self = Self::with(15, 20, 60, 5);
 
-    /// Returns the weather with these rates. `rare` is the rate of all faults without their own
-    /// parameter.
+    /// `rare` is the rate of all faults without their own parameter.
     const fn with(rare: u64, doubled: u64, slow: u64, usual_millis: u64) -> Self {
         Self {
             request_lost: rare,

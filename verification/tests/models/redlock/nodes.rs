@@ -41,7 +41,7 @@ impl<const N: usize> Redlock<N> {
         match rounds.phase(round) {
             Phase::Asking if rounds.is_renewal(round) => node.set_answer(round, 1),
             Phase::Asking => node.set_answer(round, fence),
-            // This vote comes after the round chose its fence, but has the same fence.
+            // This vote came after the round chose its fence, and confirms the fence.
             Phase::Noting if fence == rounds.fence(round) => node.set(round, Mail::Has, true),
             Phase::Noting | Phase::Holding if !rounds.is_renewal(round) => {
                 self.send_raise(node, round, fence != rounds.fence(round));

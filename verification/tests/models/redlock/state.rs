@@ -64,7 +64,6 @@ macro_rules! field {
     };
 }
 
-/// Defines the functions that read and write one bit of the word.
 macro_rules! flag {
     ($is:ident, $set:ident $(, $round:ident)?: $at:expr) => {
         pub(crate) fn $is(self $(, $round: usize)?) -> bool {

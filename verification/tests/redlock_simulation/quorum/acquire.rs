@@ -76,7 +76,7 @@ async fn a_node_that_hangs_is_waited_for_once() {
     five.nodes[3].fate(Fate::Down);
     let error = five.redlock.try_acquire(&claim("x")).await.unwrap_err().to_string();
     assert!(error.contains("node:0: it did not answer recent requests"), "{error}");
-    // Without the three silent nodes, no quorum is left, so the client waits for them.
+    // Two nodes aren't a quorum, so the client waits for the three silent ones.
     five.nodes[2].fate(Fate::Unanswered);
     five.nodes[3].fate(Fate::Answered);
     five.redlock.try_acquire(&claim("x")).await.unwrap_err();

@@ -192,7 +192,7 @@ async fn votes_of_too_few_nodes_are_no_hold_to_be_broken() {
         assert_eq!(broken.unwrap(), Broken::NotHeld);
     }
     assert_eq!(five.holders(&left), 0, "the votes are broken nevertheless");
-    // A silent node may have the third vote.
+    // A silent node may have the third vote, so the lock counts as held.
     five.at([0, 1]).for_each(|node| node.hold(&left));
     five.nodes[4].fate(Fate::Down);
     let broken = five.redlock.break_lock(&left.name, seen, BreakMode::Now, "ada", "stuck").await;

@@ -132,7 +132,7 @@ impl<D: Dialect> Abandoned<D> {
         when_ended
     }
 
-    /// Returns true when all sessions have ended, or false if the pool was dropped before that.
+    /// Returns whether all sessions ended before the pool was dropped.
     async fn attend(&self) -> bool {
         let shortest = LIMIT.max(self.limits.connect);
         let (mut pause, mut limit) = (TRIES.0, shortest);

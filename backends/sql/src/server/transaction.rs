@@ -77,7 +77,7 @@ pub(crate) fn no_transaction(what: &str) -> Error {
     ))
 }
 
-/// Implements what PostgreSQL's and MySQL's `InTransaction` have in common.
+/// The common part of PostgreSQL's and MySQL's `InTransaction`.
 macro_rules! in_transaction {
     ($dialect:ident, $connection:ty, $schema:literal) => {
         static DEFAULT: std::sync::LazyLock<InTransaction> =
@@ -87,7 +87,7 @@ macro_rules! in_transaction {
         ///
         /// Records the fence for the name, and locks the record until the transaction ends. The
         /// name may differ from the lock's, but all writers of the same data must use the same
-        /// name. For the table, see [`InTransaction::make_tables`].
+        /// name. [`InTransaction::make_tables`] creates the table.
         ///
         /// # Errors
         /// - [`Lost`](lockwright_core::ErrorKind::Lost) with

@@ -93,8 +93,8 @@ impl Config {
         self
     }
 
-    /// Allows a file system that other machines may share, such as NFS, SMB or sshfs. Only one
-    /// machine may use the file, because machines don't exclude each other.
+    /// Allows a file system that other machines may share, such as NFS, SMB or sshfs. Even so, only
+    /// one machine may use the file: machines don't exclude each other.
     pub fn any_file_system(mut self) -> Self {
         self.any_file_system = true;
         self

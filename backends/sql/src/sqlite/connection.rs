@@ -240,7 +240,7 @@ pub(super) async fn pause(tries: u64, since: Instant) {
     if tries <= ON_THE_SPOT {
         return tokio::task::yield_now().await;
     }
-    // Keeps processes from retrying in step.
+    // Uneven pauses keep processes from retrying in step.
     let longest = (tries - ON_THE_SPOT).min(5);
     let uneven = u64::from(since.elapsed().subsec_nanos()) % longest;
     tokio::time::sleep(Duration::from_millis(1 + uneven)).await;

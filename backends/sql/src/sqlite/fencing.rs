@@ -19,8 +19,8 @@
 //! # }
 //! ```
 //!
-//! `BEGIN IMMEDIATE` or this check must come before any read, so that a second transaction sees the
-//! writes of the first.
+//! `BEGIN IMMEDIATE` or [`check_fence`] must precede any read, so that a second transaction sees
+//! the writes of the first.
 
 use lockwright_core::fencing::Fenced;
 use lockwright_core::{Error, ErrorKind, Fence, LockName, Result};

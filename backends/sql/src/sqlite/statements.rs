@@ -18,7 +18,7 @@ use crate::queries::files;
 pub(super) const QUERIES: &str =
     files!("acquire", "break", "check_fence", "inspect", "release", "renew", "swap", "sweep");
 
-/// The query with this name, with its parameters in order.
+/// The query with this name and the values of its parameters.
 macro_rules! query {
     ($name:literal $(; $($value:expr),+)?) => {
         {

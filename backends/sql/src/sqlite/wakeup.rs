@@ -36,8 +36,7 @@ pub(super) struct Waiters {
 
 #[derive(Debug, Default)]
 struct Expected {
-    /// The time at which each name's registration ends. A waiter renews the registration long
-    /// before.
+    /// The end of each name's registration. A waiter renews it long before.
     until: HashMap<LockName, BootInstant>,
     watching: bool,
 }

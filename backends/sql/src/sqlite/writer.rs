@@ -82,8 +82,8 @@ impl Jobs {
     }
 
     /// # Cancel safety
-    /// After a drop, the request is still carried out, unless it is a read or an acquire that
-    /// hasn't begun.
+    /// After a drop, the request is still carried out, unless it hasn't begun and is a read or an
+    /// acquire.
     pub(super) async fn ask(&self, request: Request) -> Result<Answer> {
         let (answer, answered) = oneshot::channel();
         self.0.send(Job { request, answer }).map_err(|_| {
@@ -243,7 +243,7 @@ impl Writer {
         begun.map_err(Failure::without_effect)?;
         let mut answers = Vec::with_capacity(requests.len());
         for request in requests {
-            // `run` reads the clock, here under the write lock.
+            // `run` reads the clock: under the write lock, the time can't be stale.
             match self.run(request, true).await {
                 // Under the write lock, only a missing row of `lockwright_meta` causes `Again`.
                 Ok(Answer::Acquired(Acquired::Again)) => {

@@ -32,7 +32,7 @@ pub(super) async fn from_wait<S: Server>(
 }
 
 /// Closes the session and, unless `quiet`, asks the server to end it. Returns false if the server
-/// doesn't find the session, whose last statement may then still arrive and take the lock. After an
+/// doesn't find the session, whose last statement may then still arrive and take the lock. On an
 /// error, the session may still exist.
 pub(super) async fn close<S: Server>(
     server: &Sessions<S>,

@@ -47,7 +47,7 @@ pub struct Row {
 
 /// Runs the cases whose `group::name` contains `filter`, some in parallel. Blocks the thread.
 ///
-/// Lock names have a random prefix. Only their fence counters remain on the server.
+/// Lock names have a random prefix. Only the names' fence counters remain on the server.
 ///
 /// # Errors
 /// If the backend is unreachable.

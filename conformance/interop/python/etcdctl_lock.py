@@ -39,7 +39,7 @@ def main() -> None:
         holder.terminate()
         return "released" if holder.wait() == 0 else "not ours"
 
-    # The process group is this program and all its `etcdctl` processes.
+    # At the end, kill the process group: this program and all its `etcdctl` processes.
     actions = {"wait": wait, "release": release}
     commands.answer(actions, at_end=lambda: os.killpg(0, signal.SIGKILL))
 

@@ -126,7 +126,7 @@ async fn dead_processes_are_passed_over(_: Context) -> Verdict {
 async fn dead_processes_are_passed_over(context: Context) -> Verdict {
     const STOPPED: u32 = 3;
     let register = Register::default();
-    // The TTL exceeds `OFFER`, so the bound fails if each suspended waiter costs a TTL.
+    // The TTL exceeds `OFFER`, so the case fails if each suspended waiter costs a TTL.
     let ttl = (OFFER * 3).clamp(*context.profile.ttl.start(), *context.profile.ttl.end());
     let holder = context.taken(context.claim_for("x", SILENCE)).await?;
     let mut children = Vec::new();

@@ -30,7 +30,7 @@ pub(crate) struct Plan {
     pub(crate) node_timeout: Duration,
     pub(crate) weather: Weather,
     pub(crate) faults: Vec<(Micros, Fault)>,
-    /// True if the nodes start without data, and so don't vote yet.
+    /// True if the nodes start without data, so they don't vote yet.
     pub(crate) fresh: bool,
     pub(crate) flaws: Flaws,
     pub(crate) doubles_releases: bool,

@@ -355,8 +355,8 @@ impl<const N: usize> Redlock<N> {
         }
     }
 
-    /// Returns whether the node still holds a token whose rounds have all ended, with no request or
-    /// release of the token in flight to the node.
+    /// Returns whether a token is left on the node: the token's rounds have all ended, and none of
+    /// its requests or releases is in flight to the node.
     fn is_left(&self, state: &State<N>, node: Node) -> bool {
         let Some(token) = node.holder() else { return false };
         let mut of_token =

@@ -45,7 +45,7 @@ pub(crate) struct Missing {
     /// Nodes that lost the token get it again only if a quorum still has the hold. Without this
     /// rule, they acquire it again, and count for the quorum.
     pub(crate) tops_up_after_quorum: bool,
-    /// A renewal fails if its hold ends.
+    /// When a hold ends, its unanswered renewals fail.
     pub(crate) renewal_ends_with_validity: bool,
 }
 

@@ -57,8 +57,8 @@ fn of_renewals() -> Trouble {
     Trouble { only: Some(Op::Renew), ..none() }
 }
 
-/// Declares tests of flawed backends: the flaw, the profile, the bug's name and description, and the
-/// run's settings.
+/// Declares tests of flawed backends: flaw, profile, the bug's name and description, the run's
+/// settings.
 macro_rules! flaws {
     ($($test:ident: $flaw:ident $profile:ident $name:literal $how:literal
         {$($field:ident: $value:expr),*};)*) => {$(

@@ -2,8 +2,8 @@
 //
 //	concurrency TTL ENDPOINT,...
 //
-// The program has one session, whose lease of TTL seconds the client renews. src/peer.rs describes the
-// commands. A name is the prefix of the lock's keys, without the final slash.
+// The program has one session, whose lease of TTL seconds the client renews. src/peer.rs describes
+// the commands. A name is the prefix of the lock's keys, without the final slash.
 package main
 
 import (

@@ -3,8 +3,8 @@
 //!
 //! # A lock of the transaction
 //!
-//! [`lock_in_transaction`] locks the name's row of the table `lockwright_turn` until the
-//! transaction ends. There is no renewal, no loss, and no fence.
+//! [`lock_in_transaction`] locks the name's row of `lockwright_turn` until the transaction ends.
+//! There is no renewal, no loss, and no fence.
 //!
 //! - **Take the lock before the transaction reads anything.** At `REPEATABLE READ`, MySQL's
 //!   default, plain `SELECT`s see the state at the transaction's first `SELECT`. If the first

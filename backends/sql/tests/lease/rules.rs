@@ -111,8 +111,7 @@ async fn claim_in_flight_is_reconciled() {
     let newcomer = Arc::new(connect(&server.url()).await);
     acquire_and_release(&backend, "x").await;
 
-    // `backend` was granted the name before, so it sends `acquire_free` first. `newcomer` sends
-    // `acquire` at once.
+    // `backend` sends `acquire_free` first, because it was granted the name before.
     for backend in [backend, newcomer] {
         let late = claim("x");
         let mut row = lock_lease(&server, "x").await;

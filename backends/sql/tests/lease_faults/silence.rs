@@ -49,7 +49,7 @@ async fn dropped_request_replaces_silent_connections() {
     let config = Config::new(&url).unwrap().response_timeout(LIMIT);
     let backend = config.connect().await.unwrap();
     let client = Locks::builder(backend).ttl(LIMIT * 4).wait(Some(LIMIT)).build().unwrap();
-    // The pool gets more connections than the dropped requests below could use up.
+    // The pool gets more connections than the dropped requests below can use.
     let locking = lock_table(&server, "lockwright_lease").await;
     let warming = warm(&client, (0..CONNECTIONS).map(|number| format!("warm-{number}")));
     eventually(|| async { (sessions(&server) >= CONNECTIONS).then_some(()) }).await;

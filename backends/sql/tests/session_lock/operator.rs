@@ -151,8 +151,8 @@ async fn an_idle_session_outlives_the_ttl_of_its_last_claim(server: &Server, mod
     // Each backend opens several connections at first, and keeps one.
     within(ms(10_000), "two connections", async || idle().len() <= 2).await;
     for held in [claim_for("x", ttl), reader("x", ttl)] {
-        // On MySQL, `IDLE` lists all of a client's sessions. A reader's client briefly uses one
-        // session more than it keeps.
+        // On MySQL, `IDLE` also lists a session that a reader's client uses briefly and doesn't
+        // keep.
         if held.mode == Mode::Shared && SCHEME == "mysql" {
             continue;
         }

@@ -75,7 +75,8 @@ pub(super) async fn one_session_reads_for_a_claim(Two(one, two): Two) {
 }
 
 /// Readers' renewals don't change the name's row, so the row becomes old. A sweep must nevertheless
-/// keep the row for its fence. A name's row may outlast its ended readers by one sweep.
+/// keep the row for its fence. A name's row may outlast its ended readers by one sweep, so the test
+/// sweeps twice.
 pub(super) async fn a_sweep_leaves_what_is_read(server: &Server, Two(one, two): Two) {
     let rows = |table: &str| count(server, &format!("SELECT count(*) FROM lockwright_{table}"));
     let age = || {

@@ -102,8 +102,8 @@ fn start_as_another_user(place: &Place) -> Process {
     let mut command = this_binary();
     if rustix::process::geteuid().is_root() {
         let program = place.folder().join("program");
-        // `install` writes the copy, because a child of another test might inherit this process's
-        // open file. A file that is open for writing can't be run.
+        // If this process wrote the copy, a child of another test might inherit the file, open for
+        // writing. Then it couldn't be run, so `install` writes it.
         let mut install = Command::new("install");
         install.args(["-m", "755"]).arg(std::env::current_exe().unwrap()).arg(&program);
         assert!(install.status().unwrap().success());

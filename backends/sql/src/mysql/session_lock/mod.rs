@@ -64,8 +64,8 @@ const STILL_READ: &str = "{hold}.token = '{readers}' AND EXISTS ( \
      WHERE other.kind = '{kind}' AND other.name = :name AND other.fence = {hold}.fence \
        AND IS_USED_LOCK({mark_of_other}) = other.session)";
 
-/// The pauses in seconds of a wait for a session's end, and for the release by a joint session's
-/// client.
+/// The pauses in seconds of two waits: for a killed session's end, and for a release by a joint
+/// session's client.
 const KILLED: [f32; 9] = [0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.3, 0.5, 1.0];
 const ASKED: [f32; 5] = [0.05, 0.1, 0.2, 0.25, 0.45];
 
@@ -169,7 +169,7 @@ fn of_barrier(what: &str) -> String {
     )
 }
 
-/// Returns SQL that waits until the `:session` no longer has the lock.
+/// Returns SQL that waits until `:session` has lost the lock, at most for the `pauses`.
 fn wait_for_end(lock: &str, pauses: &[f32]) -> String {
     let wait = |pause| format!("DO SLEEP(IF(IS_USED_LOCK({lock}) <=> :session, {pause}, 0))");
     pauses.iter().map(wait).collect::<Vec<_>>().join("; ")

@@ -14,7 +14,7 @@ SELECT :name, NULL, '', 'exclusive', greatest(meta.floor, coalesce(seen.fence + 
 FROM {meta} AS meta
 LEFT JOIN {lease} AS seen ON seen.name = :name
 ON CONFLICT (name) DO UPDATE SET
-    -- Keeps the last sixteen tokens. A sweep deletes no row that was updated in the last minute.
+    -- Keeps the last sixteen tokens. Sweeps keep the row for at least a minute.
     tombstones = right(lease.tombstones || ' ' || :token, 16 * 33), updated = {now};
 
 WITH ended AS (

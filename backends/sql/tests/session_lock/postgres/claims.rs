@@ -16,8 +16,8 @@ async fn read(backend: &Backend, claim: &Claim) -> u64 {
     grant(backend, claim).await.fence.get()
 }
 
-/// When a reader's session ends, its lock of the name may end before the claim's lock, by which
-/// other clients find the session.
+/// When a reader's session ends, its lock of the name may end before the claim's lock. The claim's
+/// lock alone must not count as a reader.
 async fn reader_with_only_the_claims_lock_shares_no_fence(server: &Server, mode: &str) {
     let (one, two) = (backend(server, mode).await, backend(server, mode).await);
     let gone = reader("x", LONG);

@@ -70,8 +70,8 @@ async fn an_acquire_retries_if_its_session_ends_before_the_fence() {
 }
 
 /// The acquire waits for the sequence for five seconds and fails. The connection is silent by then,
-/// so the server itself must release the lock. With the TTL of ten seconds, the reused session
-/// keeps that idle timeout, which then ends the session.
+/// so the server itself must release the lock. A released session keeps an idle timeout of ten
+/// seconds, so with this TTL, the timeout releases the lock.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_timeout_of_the_fence_leaves_no_lock() {
     tokio::join!(

@@ -28,7 +28,7 @@ async fn a_missing_feature_is_named() {
     }
 }
 
-/// `cargo xtask test` runs this test even in a build with SQLite as the only database.
+/// `cargo xtask test` also runs this test with SQLite alone: no other feature may be needed.
 #[cfg(all(feature = "sqlite", target_os = "linux"))]
 #[tokio::test]
 async fn fence_check_comes_with_sqlite() {

@@ -34,8 +34,8 @@ pub(crate) struct AcquireSteps<'a> {
     /// range of `a` contains the keys of `a/b`. Then the client puts its key although the range
     /// isn't empty.
     pub(crate) must_queue: bool,
-    /// The number of key deletions that the watch reported before the request. The waiter retries
-    /// at once if a key that it waits for was deleted later.
+    /// The number of key deletions that the watch reported before the request. If the watch has
+    /// since reported a key that the waiter waits for, the waiter retries at once.
     deletions: usize,
     /// True if the watch was active before the request. Otherwise, the waiter polls.
     is_watched: bool,
@@ -124,8 +124,8 @@ impl AcquireSteps<'_> {
         Step::Done(AcquireOutcome::Busy(busy(owner, is_unsure)))
     }
 
-    /// Forgets the claim. If `is_unsure`, first puts a tombstone, so that etcd rejects the claim's
-    /// late requests.
+    /// Forgets the claim. If `is_unsure`, an earlier request may still arrive, so first puts a
+    /// tombstone.
     pub(crate) async fn give_up(&self, is_unsure: bool) -> Result<()> {
         let (shared, claim) = (self.shared, self.claim);
         if let Some(place) = shared.registry.place(claim).filter(|_| is_unsure) {
@@ -275,8 +275,8 @@ impl AcquireSteps<'_> {
         Ok(Step::Done(AcquireOutcome::Busy(busy)))
     }
 
-    /// Reports the grant. A lease with little time left is renewed first, because it may have
-    /// expired: etcd deletes an expired lease's keys with a delay.
+    /// Reports the grant. First renews a lease with little time left. It may have expired, because
+    /// etcd deletes an expired lease's keys with a delay.
     pub(crate) async fn granted(&self, place: &Place, fence: Fence, waiters: bool) -> Result<Step> {
         let (shared, claim, lease) = (self.shared, self.claim, &place.lease);
         let left = || lease.valid_until().saturating_since(self.begun);

@@ -1,8 +1,8 @@
 //! Acquiring a lock as a reader or for permits.
 //!
-//! The client reads the queue. If the claim can be granted, the client adds the claim's key on
-//! condition that no key was added since the read. If the claim must wait, or after `JOINS` failed
-//! attempts, the client adds the key unconditionally. So a claim that doesn't wait can block other
+//! The client reads the queue. If the claim can be granted, the client adds its key on condition
+//! that no key was added since. If the claim must wait, or after `JOINS` failed attempts, the
+//! client adds the key unconditionally. So the key of a claim that doesn't wait can delay other
 //! claims only after `JOINS` attempts.
 
 use std::sync::Arc;
@@ -158,8 +158,8 @@ impl AcquireSteps<'_> {
         let put = TxnOp::put(own.key.clone(), value.bytes(), Some(on_its_lease));
         let txn = Txn::new().when([own.is_unchanged(), from.is_unchanged()]).and_then([put]);
         let noting = self.shared.transact(txn, Effect::Changes, Some(lease)).await;
-        // If an earlier, unanswered copy of the request has stored the value, `succeeded` is false.
-        // The next read then shows the value.
+        // If an earlier, unanswered copy of the request stored the value, `succeeded` is false. The
+        // caller then reads the queue again.
         Ok(noting.map_err(RequestError::error)?.succeeded)
     }
 

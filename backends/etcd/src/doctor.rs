@@ -49,8 +49,8 @@ const NEARLY_FULL_PERCENT: i64 = 90;
 
 const WRITES: usize = 5;
 
-/// A write is slow above a sixth of etcd's shortest lease TTL: about a quarter of the election
-/// timeout.
+/// A slow write takes more than a sixth of etcd's shortest lease TTL. A sixth is about a
+/// quarter of the election timeout.
 const SLOW_PART: u32 = 6;
 
 pub(crate) async fn examine(shared: &Shared) -> Vec<Finding> {
@@ -175,7 +175,7 @@ fn of_member(member: &Member, findings: &mut Vec<Finding>) {
              'etcdctl alarm disarm'",
         ));
     }
-    // etcd before 3.6 reports a quota of 0.
+    // etcd before 3.6 reports no quota (0).
     let (used, quota) = (status.db_size(), status.db_size_quota());
     if quota > 0 && used.saturating_mul(100) >= quota.saturating_mul(NEARLY_FULL_PERCENT) {
         findings.push(finding::warning(

@@ -50,8 +50,8 @@ const DIGITS: usize = 20;
 ///   rejects the transaction, or `write` uses a lease that doesn't exist.
 /// - [`Denied`](ErrorKind::Denied), [`Unavailable`](ErrorKind::Unavailable): the server denies
 ///   access, or can't serve the request now.
-/// - [`Indeterminate`](ErrorKind::Indeterminate): the outcome is unknown. Retry with the same
-///   fence, if the transaction may happen twice.
+/// - [`Indeterminate`](ErrorKind::Indeterminate): the outcome is unknown. If carrying out
+///   `write` twice is harmless, retry with the same fence.
 ///
 /// # Cancel safety
 /// If the future is dropped, the transaction may have been carried out, or may still be.

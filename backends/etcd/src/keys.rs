@@ -68,7 +68,7 @@ impl Keys {
             return None;
         }
         let name = if self.raw { encoded.to_owned() } else { percent::decode(encoded)? };
-        // Another program's key may be encoded differently, so that it is in no queue.
+        // Ignore a key that another program encoded differently: it is in no lock's queue.
         (self.encoded(&name) == encoded).then_some(())?;
         LockName::new(name).ok()
     }

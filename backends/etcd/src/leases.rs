@@ -1,7 +1,7 @@
 //! The leases of a client.
 //!
-//! Auto-renewed claims of one TTL share a lease. Each fixed claim has its own lease. A lease
-//! carries only one exclusive claim of a name, because a key consists of the name and the lease.
+//! Auto-renewed claims of one TTL share a lease. Each fixed claim has its own. A lease carries only
+//! one exclusive claim of a name, because its key consists of the name and the lease.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -36,8 +36,8 @@ struct State {
     /// The server keeps the lease for at least one TTL from this time.
     proven: BootInstant,
     answered: Option<KeptAlive>,
-    /// The claims' tokens. Readers and permits have the token in the map's key, so that a lease can
-    /// have several for one name. Includes claims whose requests may still arrive.
+    /// The tokens of the claims, even if their requests may still arrive. Readers and permits have
+    /// the token in the map's key, so that a lease can have several for one name.
     claims: HashMap<(LockName, Option<Token>), Token>,
     is_retired: bool,
     closes: BootInstant,

@@ -157,7 +157,7 @@ impl Members {
         &self.runtime.handle
     }
 
-    /// Returns a request's timeout: at most half of `ttl`, so that a second request fits in.
+    /// Returns a request's timeout: at most half of `ttl`, so that two requests fit into it.
     pub(crate) fn limit(&self, ttl: Duration) -> Duration {
         self.config.response_timeout.min(ttl / 2)
     }
@@ -264,7 +264,7 @@ impl Members {
         }
         let (members, link) = (Arc::downgrade(self), Arc::clone(link));
         self.runtime().spawn(async move {
-            // The request lacks a key, so the member rejects it without asking others.
+            // A live member answers this request without the others: it rejects the missing key.
             let (mut kv, request) =
                 (link.client.kv_client(), GetOptions::new().with_serializable());
             let lives = kv.get("", Some(request));
@@ -372,7 +372,8 @@ impl Members {
                         client,
                         member,
                         number: self.numbers.fetch_add(1, Ordering::Relaxed),
-                        // A response takes less time than connecting did, even on a slow network.
+                        // Even on a slow network, a response that takes longer than connecting
+                        // did is suspicious.
                         patience: begun
                             .elapsed()
                             .clamp(SILENCE, self.config.response_timeout.max(SILENCE)),

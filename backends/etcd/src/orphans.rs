@@ -1,7 +1,7 @@
 //! Removal of orphans: keys on this client's leases that the client hasn't registered.
 //!
-//! The client registers each key before it creates the key, so orphans come only from a restored
-//! snapshot. An orphan would stay while other claims keep its lease alive.
+//! Keys are registered before they are created, so orphans come only from a restored snapshot. An
+//! orphan would stay while other claims keep its lease alive.
 //!
 //! An orphan is removed if two checks in a row find it. During the removal, the orphan's claim is
 //! registered, so that a repeated acquire is rejected instead of granted.
@@ -59,7 +59,8 @@ async fn orphans(shared: &Shared, lease: &Lease) -> Result<Vec<(LockName, Entry)
     let limit = shared.members.limit(lease.ttl);
     let lease_info =
         shared.members.ask(Effect::Reads, limit, request).await.map_err(RequestError::error)?;
-    // Read the registry after the keys, because a claim is registered before its key is put.
+    // Read the registry after the keys. Otherwise, the key of a claim that is registered between
+    // the reads would look like an orphan.
     let on_lease = shared.registry.all(|_, place| place.lease.id == lease.id);
     let registered: HashSet<Vec<u8>> = on_lease.into_iter().map(|(.., place)| place.key).collect();
     let suspects: Vec<(LockName, &Vec<u8>)> = lease_info
@@ -98,7 +99,7 @@ async fn remove(shared: &Arc<Shared>, lease: &Arc<Lease>, name: LockName, entry:
         "etcd: a released claim exists again, as after a restored snapshot; removing it"
     );
     release::remove_claim(shared, name.clone(), token, place).await;
-    // `remove_claim` leaves the claim on the lease if a new acquire has registered the token on
-    // another lease.
+    // If a new acquire has registered the token on another lease, `remove_claim` has left the
+    // claim on this lease.
     lease.drop_claim(&name, token, shared.clock.now());
 }

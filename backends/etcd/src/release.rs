@@ -1,5 +1,5 @@
-//! The server rejects a released claim's late request, because the claim's lease has ended or
-//! carries a tombstone of the claim's token.
+//! Releases. The server rejects a released claim's late requests, because the claim's lease has
+//! ended or carries a tombstone of the claim's token.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,7 +42,7 @@ pub(crate) async fn release(
     } else {
         let ended = delete(shared, &place.key, place.created).await?;
         if ended == ReleaseOutcome::NotHeld {
-            // If an operator broke the hold, the break put a tombstone on the lease.
+            // An operator may have broken the hold, which puts a tombstone on the lease.
             place.lease.count_tombstone(shared.clock.now());
         }
         ended

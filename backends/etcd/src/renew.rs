@@ -106,7 +106,7 @@ async fn place(shared: &Arc<Shared>, claim: &Claim) -> Result<Result<Place, Reas
     Ok(shared.registry.place(claim).ok_or(Reason::Gone))
 }
 
-/// Returns the holds' renewals, or none if nothing was proven.
+/// Returns the holds' renewals, or none if no proof came.
 async fn renew_lease(
     shared: &Arc<Shared>,
     lease: &Arc<Lease>,

@@ -13,7 +13,7 @@ use crate::shared::Shared;
 
 impl Shared {
     /// Adds the claim to a lease with most of its TTL left. The caller must register the claim at
-    /// once, because nothing else removes the claim from the lease.
+    /// once, because an unregistered claim is never removed from the lease.
     pub(crate) async fn reserve_lease(self: &Arc<Self>, claim: &Claim) -> Result<Arc<Lease>> {
         let (seconds, limit) = (seconds(claim.ttl), self.members.limit(claim.ttl));
         let add =
@@ -77,7 +77,7 @@ impl Shared {
                 },
             }
         };
-        // If the response is lost, the lease stays empty and expires. So `Effect::Reads` is right.
+        // The request counts as a read: if the response is lost, the lease stays empty and expires.
         let answer = self.members.ask(Effect::Reads, limit, grant).await;
         let (id, ttl, sent) = answer.map_err(RequestError::error)?.value;
         let ttl = Duration::from_secs(ttl.unsigned_abs());

@@ -27,8 +27,8 @@ impl Revisions {
     }
 
     /// Records a response's revision. `before` is the highest revision when the request was sent. A
-    /// lower revision shows a restore. `highest` can't replace `before`, because a later request
-    /// may have raised it.
+    /// lower revision shows a restore. Don't compare with `highest`, which another response may
+    /// have raised since.
     pub(crate) fn saw(&self, revision: i64, before: i64) {
         let mut state = lock(&self.0);
         if revision < before {

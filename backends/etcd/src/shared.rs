@@ -162,8 +162,8 @@ impl Shared {
         }
     }
 
-    /// Returns whether the lease still has a key, and so is alive. Up to etcd 3.4, a new leader may
-    /// reject keep-alives of live leases until it has caught up.
+    /// Returns whether a lease whose keep-alive was rejected still has a key, and so is alive. Up
+    /// to etcd 3.4, a new leader may reject keep-alives until it has caught up.
     async fn has_key(&self, lease: &Lease) -> Result<bool, RequestError> {
         let is_on_it = |place: &Place| place.lease.id == lease.id && place.created > 0;
         let on_it = self.registry.all(|_, place| is_on_it(place)).into_iter();

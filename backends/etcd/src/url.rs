@@ -75,7 +75,7 @@ impl Member {
         if host.contains('/') {
             return Err("there is a path behind a host (or a / in a password, which is %2F)".into());
         }
-        // `false`: errors don't quote the text, which may be a part of a password with a comma.
+        // `false`: errors don't quote the host, which may be a part of a password with a comma.
         let (name, port) = url::host(host, Some(2_379), false)?;
         let scheme = if secured { "https" } else { "http" };
         Ok(Self { endpoint: format!("{scheme}://{name}:{port}"), secured, login })

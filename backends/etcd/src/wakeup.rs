@@ -95,7 +95,7 @@ async fn watch_forever(shared: &Arc<Shared>) {
                     () = link.until_suspect() => Ok(()),
                 };
                 if shared.wakeups.is_active.send_replace(false) {
-                    // The waiters poll until the next watch is active.
+                    // Let the waiters poll until the next watch is active.
                     shared.wakeups.subscribers.wake_all();
                 }
                 if let Err(why) = ended {
@@ -163,9 +163,9 @@ async fn watch(
     }
 }
 
-/// Returns the revision from which a new watch resumes. The last event's revision counts, not the
-/// store's, because events up to the store's revision may still arrive. For the creation response
-/// of a resumed watch, returns `None`, because the missed events arrive later.
+/// Returns the revision from which a new watch resumes: the one after the last event, because
+/// events up to the store's revision may still arrive. For the creation response of a resumed
+/// watch, returns `None`, because the missed events arrive later.
 fn next_revision(response: &WatchResponse, next: Option<i64>) -> Option<i64> {
     let latest = match response.events().last() {
         Some(event) => event.kv()?.mod_revision(),

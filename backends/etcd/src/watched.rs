@@ -9,12 +9,12 @@ use lockwright_core::backend_util::{Subscribers, lock};
 use lockwright_core::{LockName, Token};
 use tokio::sync::watch;
 
-/// The polling interval of a waiter while the watch is active. The interval is long, because the
-/// watch reports each deletion, and a new watch wakes all waiters.
+/// The polling interval of a waiter while the watch is active: long, because the watch reports each
+/// deletion, and a new watch wakes all waiters.
 pub(crate) const SLOW_POLL: Duration = Duration::from_secs(10);
 
-/// The number of deletions to remember. The watch may report a key's deletion before the client has
-/// the response to the request that put or read the key.
+/// The number of deletions to remember, because the watch may report a key's deletion before the
+/// client has the response to the request that put or read the key.
 const RECENT: usize = 4_096;
 
 #[derive(Debug)]

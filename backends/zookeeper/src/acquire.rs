@@ -33,7 +33,7 @@ pub(crate) async fn acquire(
     let begun = shared.clock.now();
     let mut session = None;
     let mut answer = attempt(shared, claim, wait, begun, &mut session).await;
-    // If the session has ended, or was given up without the claim in it, retry in a new session.
+    // If the session has ended, or is unfit and doesn't have the claim, retry in a new session.
     if answer.is_err() && session.take().is_some_and(|session| is_stale(shared, claim, &session)) {
         answer = attempt(shared, claim, wait, begun, &mut session).await;
     }
@@ -41,7 +41,7 @@ pub(crate) async fn acquire(
 }
 
 /// Sends the claim in its registered session if that is open, otherwise in the session for its TTL.
-/// Stores the session in `used` for a retry, unless the claim is held: a hold ends with its
+/// Stores the session in `used` for a retry, but not for a held claim, whose hold ends with the
 /// session.
 async fn attempt(
     shared: &Arc<Shared>,
@@ -408,7 +408,8 @@ impl Acquire<'_> {
                 let (is_held, session) = (place.is_held || is_held, Arc::clone(&place.session));
                 let place = Place { node: Some(own.clone()), is_held, ..place };
                 shared.registry.enter(claim, place, end);
-                // If the session ended before `enter`, `give_up` didn't see this hold.
+                // If the session ended before `enter`, `give_up` missed this hold, so report its
+                // loss.
                 if is_held && session.is_over() {
                     shared.registry.leave(claim);
                     return Err(lost(Reason::SessionEnded));

@@ -95,7 +95,7 @@ async fn free(session: &Session, queue_path: &str, held: &Held, note: &str) -> R
                 Ok(_) => return Ok(true),
                 Err(Failure::Response(zk::Error::NoNode)) => return Ok(false),
                 Err(Failure::Response(zk::Error::BadVersion)) => {}
-                // This user may delete the node, but not store a note in its parent.
+                // The user may not write to the parent, so delete the node without a note.
                 Err(Failure::Response(zk::Error::NoAuth)) => break,
                 Err(failure) => return Err(failure.error(Effect::Changes)),
             }

@@ -112,7 +112,7 @@ pub(crate) fn if_present<T>(answer: Result<T, Failure>, effect: Effect) -> Resul
     }
 }
 
-/// If the future is dropped, the request may still be carried out.
+/// Awaits the response. If the future is dropped, the request may still be carried out.
 pub(crate) async fn answer<T>(
     limit: Duration,
     request: impl Future<Output = Result<T, zk::Error>>,

@@ -53,8 +53,8 @@ const TRIES: usize = 20;
 ///   parent is missing, or a path is malformed.
 /// - [`Denied`](ErrorKind::Denied), [`Unavailable`](ErrorKind::Unavailable): the servers deny
 ///   access, or can't serve the request now.
-/// - [`Indeterminate`](ErrorKind::Indeterminate): the outcome is unknown. Retry with the same
-///   fence, if the operations may happen twice.
+/// - [`Indeterminate`](ErrorKind::Indeterminate): the outcome is unknown. If carrying out the
+///   operations twice is harmless, retry with the same fence.
 ///
 /// # Cancel safety
 /// If the future is dropped, the operations may have been carried out, or may still be.

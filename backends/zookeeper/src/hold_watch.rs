@@ -7,8 +7,8 @@ use lockwright_core::backend_util::lock;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use zookeeper_client as zk;
 
-/// The limit for the watched paths of a session, in bytes. When the client library reconnects the
-/// session, it sends all watched paths. Above 128 KiB of paths, the reconnect fails.
+/// The limit for a session's watched paths, in bytes. A reconnect sends all watched paths, and
+/// fails above 128 KiB.
 pub(crate) const MOST_BYTES: usize = 112 * 1024;
 
 const BYTES_FOR_WAITERS: usize = 16 * 1024;

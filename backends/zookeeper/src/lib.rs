@@ -192,7 +192,8 @@ fn profile_within(limits: &Limits) -> Profile {
     profile.modes = Modes { exclusive: true, shared: true, permits: true };
     profile.scope = Scope::Network;
     profile.fencing = Fencing::Strict;
-    // With `Wait::No`, an acquire first reads the queue, which takes one more request.
+    // An acquire that may wait doesn't read the queue before it creates a node. This saves a
+    // request.
     profile.queues_at_once = true;
     profile.order = Order::Fifo;
     profile.wake_up = WakeUp::Push;

@@ -29,7 +29,7 @@ pub(crate) async fn release(
         }
     }
     if node.is_none() || release_mode == ReleaseMode::Reconcile {
-        // `remove_by_token` first waits for the session's earlier requests.
+        // `remove_by_token` first awaits the session's earlier requests, which may create a node.
         match remove_by_token(&session, &shared.paths.queue(&claim.name), claim.token).await {
             Ok(true) => ended = ReleaseOutcome::Released,
             Ok(false) => {}

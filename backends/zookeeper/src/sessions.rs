@@ -30,7 +30,7 @@ impl Kind {
     /// Returns the kind of session for a TTL. A hold's validity counts from the last proof. A fixed
     /// hold isn't renewed, so its session has a longer timeout and more frequent proofs.
     fn of(ttl: Duration, fixed: bool, limits: &Limits) -> Self {
-        // The protocol has whole milliseconds.
+        // Round up to the protocol's whole milliseconds.
         let ttl = Duration::from_millis(
             ttl.as_nanos().div_ceil(1_000_000).try_into().unwrap_or(u64::MAX),
         );

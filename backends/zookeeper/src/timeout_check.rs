@@ -3,9 +3,9 @@
 //! When a session moves to another server, that server may reduce the timeout to its own limit. The
 //! client library doesn't report the new timeout.
 //!
-//! After each reconnect, the client opens other sessions to find out which timeouts the servers
-//! grant. If the connection breaks before this check ends, any server may have shortened the
-//! timeout, and all must be checked.
+//! So after each reconnect, the client opens other sessions to find out which timeouts the servers
+//! grant. If the connection breaks during this check, all servers must be checked, because any may
+//! have shortened the timeout.
 
 use std::time::Duration;
 

@@ -57,7 +57,8 @@ async fn connect(url: String) -> Result<ZooKeeper> {
     ZooKeeper::connect(&url).await
 }
 
-/// Runs all cases in parallel: each harmful case on its own ensemble, the other cases on one.
+/// Runs all cases in parallel. Each harmful case has its own ensemble, and the other cases share
+/// one.
 fn main() -> ExitCode {
     harness::serve(connect, || {
         let ensemble = Cluster::start()?;

@@ -23,8 +23,8 @@ async fn lease_of(client: &Client, key: &str) -> Option<(i64, Duration)> {
     Some((lease, Duration::from_secs(told.ttl().try_into().ok()?)))
 }
 
-/// An operator's client died after it marked the hold as broken, before it moved the hold to an
-/// expiring lease. A second break moves the hold.
+/// An operator's client died between marking the hold as broken and moving it to an expiring lease.
+/// A second break moves the hold.
 #[tokio::test(flavor = "multi_thread")]
 async fn marked_hold_runs_out_after_a_second_break() {
     let (cluster, etcd) = server_and_client().await;
@@ -81,7 +81,7 @@ async fn concurrent_breaks_report_the_outcome_and_leave_nothing() {
             let Ok(Broken::RunsOut(left)) = broken else { panic!("{broken:?}") };
             assert!(*left >= is && *left <= ttl + Duration::from_secs(1), "{left:?} of {is:?}");
         }
-        // The client `etcd` has one lease for all its holds. Each broken hold has its own lease.
+        // `etcd` has one lease for all its holds. Each of the `round + 1` broken holds has its own.
         eventually(|| async {
             let leases = client.lease_client().leases().await.unwrap();
             (leases.leases().len() == 2 + round).then_some(())

@@ -23,7 +23,7 @@ pub(crate) fn patient(config: Config) -> Config {
     config.response_timeout(LIMIT).connect_timeout(LIMIT)
 }
 
-/// Connects a client that stays connected to a silent member for its response timeout.
+/// Connects a client that leaves a silent member only after the response timeout.
 pub(crate) async fn stubborn(url: &str, response_timeout: Duration) -> Backend {
     let hour = Duration::from_secs(3_600);
     let config = Config::new(url).unwrap().response_timeout(response_timeout);

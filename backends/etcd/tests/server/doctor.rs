@@ -23,7 +23,7 @@ fn codes(findings: &[Finding]) -> Vec<(&'static str, Severity)> {
 const LEASE_BUG: (&str, Severity) = ("etcd-lease-bug", Severity::Warning);
 const ONE_MEMBER: (&str, Severity) = ("etcd-one-member", Severity::Warning);
 
-/// Returns options for etcd 3.6, which doesn't have the lease bug.
+/// Returns options for etcd 3.6, without the bug of issue 15247.
 fn options() -> testbed::etcd::Options {
     testbed::Etcd::options().version(Version::Current)
 }

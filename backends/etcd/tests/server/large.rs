@@ -163,7 +163,7 @@ async fn a_queue_is_read_as_it_was_at_one_moment() {
     let (inspection, ()) = tokio::join!(etcd.inspect(&asked), async {
         // After this time, the first page is in flight.
         sleep(delay * 2).await;
-        // One transaction put these keys, so all are the second-oldest.
+        // One transaction put these keys, so all have the second-oldest revision.
         let second =
             TxnOp::delete("lockwright/long/0000", Some(DeleteOptions::new().with_prefix()));
         client.txn(Txn::new().and_then([second])).await.unwrap();

@@ -129,7 +129,7 @@ async fn repeated_cancellations_share_a_lease() {
             leases.insert(lease_of(&cluster, &name));
         }
     }
-    // A lease accepts no claims after a hundred tombstones, so 120 cancellations need two.
+    // A lease accepts no claims after 100 tombstones, so 120 cancellations need two leases.
     assert_eq!(leases.len(), 2, "{leases:?}");
 }
 

@@ -60,8 +60,8 @@ async fn a_grant_on_a_lease_in_use_is_for_as_long_as_that_is_good() {
     let (cluster, etcd) = server_and_client().await;
     let ttl = Duration::from_secs(4);
     grant(&etcd, &claim_for("first", ttl)).await;
-    // The shared lease is renewed each quarter of its TTL, so each grant lasts at least two thirds
-    // of the TTL.
+    // The shared lease is renewed each quarter of its TTL, so each grant has more than two thirds
+    // of the TTL left.
     for at in 0..8 {
         let claim = claim_for(&format!("later-{at}"), ttl);
         let granted = grant(&etcd, &claim).await;

@@ -55,8 +55,8 @@ async fn hold_moves_to_the_backend_that_repeats_its_claim() {
     ));
 }
 
-/// A client that releases another client's hold first searches for the hold's key. Before it
-/// deletes that key, the next hold may get the same key.
+/// A client that releases another client's hold first searches for the hold's key. Before the
+/// deletion, the next hold may get the same key.
 #[tokio::test(flavor = "multi_thread")]
 async fn release_by_token_never_ends_the_next_hold() {
     let (cluster, proxy, url) = server_and_proxy();
@@ -83,7 +83,7 @@ async fn release_by_token_never_ends_the_next_hold() {
         assert_eq!(now, [key], "the next one was ended");
         etcd.release(&later, ReleaseMode::Plain).await.unwrap();
         // A round counts if the far client found the key before the other client deleted it, and
-        // then reports `NotHeld`. After a repeated deletion, the far client reports `Released`.
+        // then reports `NotHeld`. If the far client repeated its deletion, it reports `Released`.
         let was_between = took >= delay * 3 && own == ReleaseOutcome::Released;
         if was_between && ended.unwrap() == ReleaseOutcome::NotHeld {
             return;

@@ -11,11 +11,11 @@ use lockwright_etcd::Etcd;
 pub(crate) use lockwright_testbed::Etcd as Cluster;
 use lockwright_testbed::etcd::Options;
 
-/// Runs all cases in parallel: each harmful case on its own cluster, the other cases on one
-/// cluster. `label` names the cluster in tables.
+/// Runs all cases in parallel. Each harmful case has its own cluster, and the other cases share
+/// one. `label` names the clusters in tables.
 pub(crate) fn main(options: Options, label: &'static str) -> ExitCode {
-    // The election timeout is long, because a leader may be silent for a second with eight cases on
-    // two cores.
+    // The election timeout is long, because eight cases on two cores may silence a leader for a
+    // second.
     let options = options.heartbeat(200).election(2_000);
     harness::serve(connect, || {
         let cluster = options.clone().start()?;

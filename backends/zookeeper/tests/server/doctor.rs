@@ -27,8 +27,8 @@ fn without_slowness(mut findings: Vec<Finding>) -> Vec<Finding> {
     findings
 }
 
-/// Returns the findings of a client with default timeouts, because tests without a quorum wait for
-/// the timeouts.
+/// Returns the findings of a client with default timeouts, which are short: without a quorum, tests
+/// wait for them.
 async fn impatient(url: &str) -> Vec<Finding> {
     let config = Config::new(url).unwrap().for_diagnosis();
     without_slowness(config.connect().await.unwrap().doctor().await.unwrap())

@@ -97,7 +97,7 @@ async fn concurrent_callers_share_a_failed_session() {
         }
         opened.push(proxy.accepted() - before);
     }
-    // A late caller makes its own attempt, which later callers share.
+    // A caller after a failure makes a second attempt, which all later callers share.
     assert!(0 < opened[0] && opened[1] <= opened[0] * 2, "{opened:?} connections");
     // The client doesn't remember the failure.
     proxy.set(Traffic::Forward);
@@ -218,8 +218,7 @@ async fn holds_outlive_the_backend_and_waiters_do_not() {
     released(&other, &blocking, ReleaseMode::Plain).await;
 }
 
-/// Two sessions have the longest timeout: the hold's, and the session for reads, which has no
-/// holds.
+/// Two sessions have the longest timeout: the hold's, and the one for reads.
 #[tokio::test]
 async fn the_longest_ttl_is_renewed_too() {
     let (shortest, longest) = (Duration::from_millis(400), Duration::from_secs(4));

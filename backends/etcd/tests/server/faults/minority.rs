@@ -18,8 +18,8 @@ async fn a_client_of_a_follower_that_is_cut_off_loses_its_hold_in_time() {
 
 /// A waiter at a cut-off member loses its place, and later joins the end of the queue.
 ///
-/// Debian's etcd isn't tested: up to 3.4, a member that returns forces an election, and a short
-/// hold may expire during the election.
+/// Debian's etcd isn't tested: up to 3.4, a member that returns forces an election, during which a
+/// short hold may expire.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiter_that_is_cut_off_comes_back_by_itself() {
     let cluster = start(Version::Current);

@@ -112,8 +112,8 @@ async fn a_keep_alive_in_one_term_and_a_look_in_the_next_prove_nothing() {
     cluster.members[old].freeze();
     cluster.isolate(old);
     let new = elected(&cluster, old);
-    // A renewal sends a keep-alive, then a read. With this delay, the old leader receives the
-    // election's result after the keep-alive and before the read.
+    // With this delay, the old leader receives the election's result between a renewal's keep-alive
+    // and its read.
     proxy.set(Traffic::Delay(Duration::from_secs(2)));
     keeper.keep_alive().await.unwrap();
     let renewing = tokio::spawn(async move {
@@ -144,8 +144,8 @@ fn left_of_the_hold(member: &Member, fence: Fence) -> Duration {
     Duration::from_secs(left.parse().unwrap())
 }
 
-/// The waiter's key is the first in the queue, but the key's lease has expired, so that the server
-/// is about to delete the key.
+/// The waiter's key is the first in the queue, but the server is about to delete it, because its
+/// lease has expired.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_grant_after_a_wait_is_on_a_lease_that_is_alive() {
     let ttl = Duration::from_secs(3);

@@ -66,8 +66,8 @@ async fn a_waiter_at_a_follower_that_is_cut_off_gets_its_turn_later() {
     all.check();
 }
 
-/// The follower drops its clients within ten ticks, and a client whose URL has all servers moves to
-/// another.
+/// The follower drops its clients within ten ticks. A client whose URL has all servers then moves
+/// to another server.
 #[tokio::test(flavor = "multi_thread")]
 async fn hold_survives_a_partitioned_follower_if_the_url_has_others() {
     let ensemble = Cluster::start().unwrap();

@@ -41,7 +41,7 @@ async fn hold_at(
 }
 
 /// Waits until a client's session is connected and its timeout is verified. If the connection broke
-/// before that, the client would give up its holds.
+/// earlier, the client would give up its holds.
 async fn is_back(locks: &Locks, ttl: Duration) {
     eventually(|| async {
         let granted = locks.mutex("another").ttl(ttl).try_acquire().await.ok()??;

@@ -62,8 +62,8 @@ async fn a_used_session_that_fails_leaves_no_ghost() {
                 Err(error) if error.kind() == ErrorKind::Unavailable => {}
                 Err(error) => {
                     assert_eq!(error.kind(), ErrorKind::Indeterminate, "{error:?}");
-                    // Waits up to 500 ms for the session to get the mark. The session may already
-                    // have ended.
+                    // Waits up to 500 ms for the session, which may already have ended, to get the
+                    // mark.
                     for _ in 0..100 {
                         if sessions_of(&server, held.token) == 1 {
                             break;

@@ -140,7 +140,7 @@ pub(crate) fn exclusive_holder(
 }
 
 /// Parses a reader or a holder of permits from field `at` on: ms left, token, identity, fence,
-/// operator and reason of a break, mode.
+/// break (operator and reason), mode.
 pub(crate) fn shared_holder(reply: &Reply, at: usize) -> Holder {
     let mut holder = holder(reply.text(at), reply.text(at + 1));
     holder.identity = reply.text(at + 2).and_then(identity);

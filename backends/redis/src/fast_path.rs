@@ -8,7 +8,7 @@
 //!
 //! A fast acquire increments the counter, usually without reading the server's clock. After a
 //! restart that lost writes, the result could repeat a fence. So each request carries a lower
-//! bound: the server's time when the connection was opened, or one second ago if that is later. The
+//! bound, the later of two server times: when the connection was opened, and one second ago. The
 //! script sets a counter below the bound to the server's time. With Sentinel and in a Cluster,
 //! where two masters may grant at the same time, each request sets the counter to the server's
 //! time.

@@ -47,7 +47,6 @@ impl Keys {
         Self::with(prefix, name, &COMPANIONS)
     }
 
-    /// Returns only the keys of the lock and its fence counter.
     pub(crate) fn fast(prefix: &str, name: &LockName) -> Result<Self> {
         Self::with(prefix, name, &COMPANIONS[..1])
     }

@@ -34,7 +34,7 @@ use crate::keys::Keys;
 use crate::scripts;
 use crate::servers::{Servers, WeakServers};
 
-/// How long after an offer's end the next offer is requested, because timers are coarse.
+/// The pause between an offer's end and the next offer, because timers are coarse.
 const GRACE: Duration = Duration::from_millis(20);
 
 /// Added to the next waiters' retry, so that the client whose release made the offer acts first.

@@ -32,7 +32,7 @@ impl Replicas {
     }
 }
 
-/// The source of an error: the script ran, but too few replicas acknowledged its writes.
+/// An error's source: too few replicas acknowledged the script's writes.
 #[derive(Debug)]
 struct TooFew {
     message: String,

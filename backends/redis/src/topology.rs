@@ -11,7 +11,6 @@ pub(crate) enum Topology {
         /// The master's connection settings, except the address.
         server: ConnectionInfo,
     },
-    /// `seeds` are the nodes in the URL.
     Cluster {
         seeds: Vec<ConnectionInfo>,
     },

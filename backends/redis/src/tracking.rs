@@ -9,7 +9,7 @@
 //!   plain read follows each renewal.
 //! - A report ends its key's tracking. The cause may be just a new TTL, or a full tracking table.
 //!   So the client reads a reported key again.
-//! - `FLUSHALL` is reported without keys, so the client reads the keys of all holds.
+//! - `FLUSHALL` is reported without keys, so the client reads all keys.
 //!
 //! Tracking ends with the connection. After a reconnect, the client reads the keys of all holds.
 

@@ -93,7 +93,7 @@ pub(crate) fn read(url: &str, shown: &str) -> Result<Contents, Error> {
 
 fn socket(url: &str) -> Result<Contents, String> {
     let parsed = redis::parse_redis_url(url).ok_or("there is no Redis URL")?;
-    // The client library reads `db`, `user` and `pass` itself, so this code only permits them.
+    // The client library itself reads `db`, `user` and `pass`.
     let known = ["prefix", "replicas", "replica_timeout", "db", "user", "pass"];
     let mut parameters = Parameters::parse(parsed.query().unwrap_or_default(), &known)?;
     let key_prefix = parameters.take("prefix").unwrap_or_default();

@@ -83,7 +83,7 @@ enum Answer {
     Failed(Error),
 }
 
-/// One round. If the value is dropped, its requests continue in tasks.
+/// If a round is dropped, its requests continue in tasks.
 struct Round {
     request: Arc<VoteRequest>,
     node_votes: Requests<Report>,

@@ -54,11 +54,11 @@ impl Redlock {
         self.statuses_after(looked)
     }
 
-    /// Lets new nodes vote at once. Use this only for a new fleet: on nodes that lost their data, a
+    /// Lets new nodes vote at once. Use this only for new servers: if nodes lost their data, a
     /// second holder may be granted.
     ///
     /// # Cancel safety
-    /// After a drop, some nodes may vote.
+    /// A dropped future may have admitted some nodes.
     pub async fn admit(&self) -> Vec<(String, NodeStatus)> {
         let mut looked = look(&self.fleet, self.fleet.nodes.len()).await;
         for (at, looked) in looked.iter_mut().enumerate() {
@@ -76,7 +76,7 @@ impl Redlock {
     /// first saw it, so the client must run that long.
     ///
     /// # Cancel safety
-    /// After a drop, a further call continues the wait.
+    /// A further call continues the wait of a dropped future.
     pub async fn wait_for_nodes(&self) -> Vec<(String, NodeStatus)> {
         let fleet = &self.fleet;
         loop {
@@ -114,7 +114,7 @@ impl Redlock {
         for (at, looked) in looked.iter().enumerate() {
             let wrong = match looked {
                 Ok(()) => fleet.memberships[at].refused(),
-                // The node is a replica, part of a Redis Cluster, or in another fleet.
+                // The node is a replica, in a Redis Cluster, or has another largest TTL.
                 Err(cause) => {
                     matches!(cause.kind(), ErrorKind::Unsupported | ErrorKind::InvalidConfig)
                         .then(|| cause.to_string())

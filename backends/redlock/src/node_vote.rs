@@ -38,7 +38,6 @@ pub(crate) enum Report {
     GivenBack(bool),
 }
 
-/// A round's request for votes, shared by the nodes' tasks.
 #[derive(Debug)]
 pub(crate) struct VoteRequest {
     pub(crate) fleet: Arc<Fleet>,

@@ -57,7 +57,7 @@ struct Count {
 }
 
 impl Count {
-    /// Repairs nodes that lack a renewed hold. Late replies may show more such nodes.
+    /// Repairs nodes that lack a renewed hold. Late replies may show more of these nodes.
     async fn repair_all(mut self, token_states: Vec<Option<Arc<TokenState>>>) {
         for at in 0..self.fleet.nodes.len() {
             self.repair(at, &token_states);

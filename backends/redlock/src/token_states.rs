@@ -18,7 +18,6 @@ use tokio::sync::Mutex as AsyncMutex;
 pub(crate) struct Nodes(u64);
 
 impl Nodes {
-    /// Maximum number of nodes in a fleet.
     pub(crate) const MOST: usize = 63;
 
     pub(crate) fn add(&mut self, at: usize) {
@@ -58,7 +57,8 @@ struct Requests {
 
 #[derive(Debug, Default)]
 pub(crate) struct NodeLock {
-    /// Set if a tombstone was sent or is pending. The token gets no further vote on the node.
+    /// Set if a tombstone was sent or is pending, so that the token gets no further vote on the
+    /// node.
     pub(crate) is_closed: bool,
 }
 

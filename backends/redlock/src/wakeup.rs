@@ -16,7 +16,8 @@ use tokio::time::{Instant, sleep};
 use crate::node::Node;
 use crate::token_states::Nodes;
 
-/// Maximum number of names, and of tokens. Beyond it, all are dropped: clients also poll and renew.
+/// Maximum number of names, and of tokens. Beyond it, all are dropped, because clients poll and
+/// renew anyway.
 const MOST: usize = 10_000;
 
 /// The period in which the nodes' losses of one hold are counted together.

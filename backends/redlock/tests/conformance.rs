@@ -29,8 +29,7 @@ async fn admit(url: &str) -> Result<()> {
     Ok(())
 }
 
-/// Starts a fleet for one case that harms it. Only a minority loses its data, but other faults
-/// affect all nodes.
+/// Only a minority loses its data, but other faults affect all nodes.
 async fn fragile() -> Result<Fragile> {
     let options = testbed::Redis::options().append_only("always");
     let mut fleet = options.start_fleet(NODES).map_err(problem)?;

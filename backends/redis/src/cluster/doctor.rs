@@ -115,7 +115,7 @@ impl<'a> Nodes<'a> {
                     "add a replica: redis-cli --cluster add-node … --cluster-slave",
                 ));
             }
-            // A moving slot is reported once: only its source node lists it like this.
+            // Reported once: only a moving slot's source lists it like this.
             if slots.iter().any(|slot| slot.contains("->-")) {
                 problems.push(finding::warning(
                     "slots-moving",

@@ -69,8 +69,8 @@ impl Cluster {
             .ok_or_else(|| Failure::unavailable(format!("the node {at} lists no slots")))
     }
 
-    /// Uses a temporary connection, because most nodes without a `Link` are replicas, which get no
-    /// other requests.
+    /// Uses a temporary connection, because nodes without a `Link`, mostly replicas, get no other
+    /// requests.
     async fn ask_unknown_node(&self, at: &Address, question: &Cmd) -> Result<Value, Failure> {
         let asking = async {
             let mut connection = dial(self.server_at(at), AsyncConnectionConfig::new()).await?;

@@ -4,9 +4,9 @@
 //! key is missing, Redis 7.0 replies `TRYAGAIN`, and Redis up to 6.2 redirects from the old node.
 //! Renewals and fast releases use only existing keys, so they work until the first of these keys
 //! leaves. During the whole move, no lock is granted, transferred or broken. The client renews,
-//! releases and inspects holds key by key: each key is on exactly one node, and the old node
-//! redirects requests for a key that has left. The lock's key alone decides an exclusive hold, so
-//! each change of this hold is atomic.
+//! releases and inspects holds key by key: each key is on exactly one node, to which the old node
+//! redirects. The lock's key alone decides an exclusive hold, so each change of this hold is
+//! atomic.
 
 use std::sync::Arc;
 
@@ -64,7 +64,7 @@ pub(crate) async fn end(
 ) -> Result<ReleaseOutcome> {
     let (token, tombstone) = (claim.token.to_string(), keys.tombstone(claim.token));
     if tombstone_ms > 0 {
-        // Write the tombstone first, as `release_full.lua` does.
+        // The tombstone is first, to refuse late duplicates even if a later command fails.
         let (fence, life) = (keys.fence(), tombstone_ms.to_string());
         servers.run(scripts::MOVING_MARK.call(&[fence], &[&life], Effect::Changes)).await?;
         let set_tombstone = command(&["SET", &tombstone, "released", "PX", &life]);

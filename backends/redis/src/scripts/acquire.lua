@@ -48,7 +48,7 @@ local function queue_claim(left, is_shared)
   local extends_queue = queue_left < patience
   local extends_meta = extends_queue and redis.call('PTTL', KEYS[6]) < 2 * patience
   -- The waiter's record (waiters.lua). The client retries when the hold expires, at the latest
-  -- after its patience.
+  -- after the patience.
   local retries_in = (left < 0 or left > patience) and ARGV[4] or left
   local record = micros_text .. ' ' .. ARGV[4] .. ' ' .. retries_in .. ' ' .. ARGV[3] .. ' ' .. ARGV[2] .. ' ' .. ARGV[5]
     .. ' ' .. ARGV[1]

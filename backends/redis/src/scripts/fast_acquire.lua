@@ -18,7 +18,7 @@ elseif taken then
     return counted
   end
   -- Set a counter below the bound to the server's time. For a counter far ahead of the clock,
-  -- extend only the expiry. If the counter is unusable, the acquire is undone below.
+  -- extend only the expiry. With an unusable counter, the acquire is undone below.
   if is_number and counted > 0 and counted < 9007199254740992 then
     local last, life, done = counted, nil, nil
     if counted < bound then
@@ -56,7 +56,7 @@ elseif taken then
 end
 
 
--- MGET returns nil for a key of another type.
+-- MGET returns nil for a key of another type, which acquire.lua reports.
 local found = redis.call('MGET', KEYS[1], KEYS[2])
 local value = found[1]
 if not value or not value:find('^lw1[:!]') or value:find(ARGV[1]:sub(5, 36), 5, true) == 5 then

@@ -1,5 +1,5 @@
 -- Reads or creates a node's incarnation. After a restart, the node still votes only if no holds can
--- have been lost. Otherwise its incarnation is 'new'.
+-- have been lost. After a possible loss, its incarnation is 'new'.
 --
 -- KEYS  incarnation
 -- ARGV  run id of the server, a random number, largest TTL in ms, '1' if every write is persisted

@@ -9,6 +9,6 @@ if not hold_state(redis.pcall('GET', KEYS[1]), ARGV[1]) then
   return 0
 end
 redis.call('DEL', KEYS[1])
--- Publish without a check for waiters, because the queue is another key.
+-- Publish without a check for waiters, because the queue may be on another node.
 redis.pcall('PUBLISH', ARGV[2], ARGV[3])
 return 1

@@ -154,7 +154,7 @@ local function holders_of(lock, fence, holders, meta, micros)
     return { 'again', first, '1' }
   end
 
-  -- Ends a shared hold or permit. Errors after its removal are ignored. Returns false without a
+  -- Ends a shared hold or permit. Errors after the removal are ignored. Returns false without a
   -- hold.
   function its.leave(token)
     if not its.kind_of_marker or not call('ZSCORE', holders, token) then

@@ -20,8 +20,8 @@ local function get_string(key)
   return value
 end
 
--- A week in ms: how long a fence counter is kept after its last hold's end or after the clock has
--- reached it, whichever is later.
+-- A week in ms: how long a fence counter is kept once its last hold has ended and the clock has
+-- reached it.
 local IDLE_FENCE = 604800000
 
 -- Returns 'held' or 'broken' if the value is an exclusive hold of the token, else nil.

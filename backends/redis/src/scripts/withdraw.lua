@@ -16,7 +16,7 @@ if type(value) ~= 'string' or value:find(ARGV[1], 5, true) ~= 5 or not value:fin
 end
 -- If DEL returns 2, the queue's key existed too, so clients wait.
 if redis.call('DEL', KEYS[1], KEYS[2]) == 2 then
-  -- An error is ignored, because waiters also poll.
+  -- Errors are ignored, because waiters poll.
   redis.pcall('PUBLISH', ARGV[3], ARGV[4])
 end
 return 1

@@ -8,7 +8,6 @@ use lockwright_testbed as testbed;
 use crate::common::{claim, connect, fails, grant, name, patient, until, user};
 use crate::connect::{SECRET, wrong};
 
-/// The commands that the scripts call.
 pub(crate) const SCRIPTED: &str = "time get getrange mget set del exists type pttl pexpire \
                                    pexpireat hget hmget hset hdel hexists zadd zrem zrange zrangebyscore \
                                    zscore rpush lpop lpos lrange lrem";

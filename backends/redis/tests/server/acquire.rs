@@ -69,9 +69,8 @@ async fn a_batch_is_renewed_hold_by_hold() {
 #[tokio::test]
 async fn a_counter_of_a_held_lock_is_kept_once_a_day() {
     let (server, redis) = server_and_client().await;
-    // The token's first byte determines the time of day at which renewals extend the counter's
-    // expiry, for one TTL. Of 256 tokens with different first bytes, one or two are in this period
-    // now.
+    // The token's first byte determines the daily period in which renewals extend the counter's
+    // expiry. Of 256 first bytes, one or two are in this period now.
     let ttl = Duration::from_secs(24 * 60 * 60 / 256 + 10);
     let claim = |byte| {
         let mut token = *Token::random().as_bytes();
@@ -271,7 +270,7 @@ async fn a_key_of_another_type_is_a_conflict_and_stays_as_it_is() {
 #[tokio::test]
 async fn a_foreign_holder_keeps_us_out_and_counts_no_fence() {
     let (server, redis) = server_and_client().await;
-    // redis-py's tokens have the same format as Lockwright's.
+    // A redis-py token has the format of Lockwright's, but isn't a claim's token.
     let theirs = "0123456789abcdef0123456789abcdef";
     server.command::<()>(&["SET", "a", theirs, "NX", "PX", "20000"]).unwrap();
     let claim = claim("a");

@@ -344,7 +344,7 @@ async fn documented_rights_are_sufficient() {
     assert_eq!(redis.inspect(&name("orders/{s}")).await.unwrap().holders, []);
 }
 
-/// Forwards to the server, but closes a connection at its first `CLUSTER INFO`.
+/// A proxy that closes a connection at its first `CLUSTER INFO`.
 fn without_cluster_info(listener: TcpListener, server: SocketAddr) {
     let forward = |mut from: TcpStream, mut to: TcpStream| {
         let mut buffer = [0; 16 * 1024];

@@ -53,7 +53,6 @@ pub(crate) fn user(server: &testbed::Redis, name: &str, password: &str, rules: &
     format!("redis://{name}:{password}@127.0.0.1:{}/", server.port())
 }
 
-/// Adds a user with all permissions, restricted by `rules`.
 pub(crate) fn weak_user(server: &testbed::Redis, rules: &str) -> String {
     user(server, "weak", "pw", &format!("~* &* +@all {rules}"))
 }

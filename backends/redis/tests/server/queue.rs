@@ -239,7 +239,7 @@ async fn a_script_examines_a_limited_number_of_dead_waiters() {
     let (held, waits) = (claim("a"), claim("a"));
     grant(&redis, &held).await;
     busy(&redis, &waits, FOR_EVER).await;
-    // Tokens without a record count as expired, but only the first 1,000 tokens are examined.
+    // Tokens without a record count as expired, but only the first 1,000 are examined.
     let dead = (0..1_500).map(|_| Token::random().to_string()).collect::<Vec<_>>();
     let mut push = vec!["LPUSH", "lockwright:{a}:queue"];
     push.extend(dead.iter().map(String::as_str));

@@ -10,7 +10,7 @@ use crate::common::{Five, busy, claim_for, eventually, grant, options};
 
 const LARGEST_TTL: Duration = Duration::from_secs(4);
 
-/// Creates a fleet. Nodes 0 to 2 store a hold of `x`, and the others are down.
+/// Nodes 0 to 2 store a hold of `x`, and the others are down.
 async fn bare_quorum() -> (Five, Redlock, Claim, Instant) {
     let servers = testbed::Redis::options().append_only("always");
     let mut five = Five::start_as(servers, options().largest_ttl(LARGEST_TTL)).await;

@@ -18,7 +18,7 @@ async fn five() -> Five {
     Five::start_as(keeping_every_write(), options().largest_ttl(LARGEST_TTL)).await
 }
 
-/// Creates a fleet. Nodes 0 to 2 store a hold of `x`, and all five vote.
+/// Nodes 0 to 2 store a hold of `x`, and all five vote.
 async fn bare_quorum() -> (Five, Redlock, Instant) {
     let five = five().await;
     let redlock = five.connect().await;

@@ -14,7 +14,7 @@ impl DistributedLock for ByFuture {
     delegate!(|this| this.0; profile, attach, inspect, list, doctor);
 
     async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
-        // Unlike `acquire`, `acquire_at_once` doesn't box a second future.
+        // `acquire_at_once`, because `acquire` would box a second future.
         match wait {
             Wait::No => {
                 self.0.acquire_at_once(claim, Clock::boot().now()).expect("memory answers at once")

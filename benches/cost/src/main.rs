@@ -35,8 +35,8 @@ fn vectors() -> &'static str {
     "those of every such processor"
 }
 
-/// Runs a path. Callgrind finds this function by its name. The function has no closure or type
-/// parameter, because these would add symbols with the same name.
+/// Runs a path. Callgrind finds this function by its name. A closure or type parameter in it would
+/// add symbols with the same name.
 #[inline(never)]
 pub(crate) fn counted_by_callgrind(runtime: &Runtime, path: Counted<'_>) -> u64 {
     // `black_box` prevents a tail call, which would end the count before the path.

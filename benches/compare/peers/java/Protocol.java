@@ -35,7 +35,7 @@ final class Protocol<C> {
 
     /** A connected lock library, configured as its users would do it. */
     interface Library<C> {
-        /** Connects a client. The servers are URLs or other information from the driver. */
+        /** Connects a client. The servers are URLs and, for Sentinels, {@code master=NAME}. */
         C connect(String backend, List<String> servers) throws Exception;
 
         /**
@@ -162,7 +162,7 @@ final class Protocol<C> {
 
     private String pairs(String name, long ttl, long millis) throws Exception {
         var times = LongStream.builder();
-        // The driver compares processes' times, because System.nanoTime uses CLOCK_MONOTONIC.
+        // The driver can compare processes' times: System.nanoTime uses CLOCK_MONOTONIC.
         var begun = System.nanoTime();
         var end = begun + millis * 1_000_000;
         while (begun < end) {

@@ -36,7 +36,7 @@ fn threads(process: u32) -> impl Iterator<Item = i32> {
 }
 
 pub(super) fn used(processes: &[u32]) -> Duration {
-    // Threads' times are exact, but only the process's ticks include ended threads.
+    // The larger time, because threads' times are exact, but only ticks include ended threads.
     let used_by = |process: &u32| used_by_threads(*process).max(used_in_ticks(*process));
     Duration::from_nanos(processes.iter().map(used_by).sum())
 }

@@ -95,7 +95,7 @@ impl BackendRun<'_> {
 
 impl RunningSubject<'_> {
     fn wait(&mut self, lock: &str) -> Result<(), Failure> {
-        // Start new processes, because the running ones may have threads of earlier measurements.
+        // End the processes, which may have threads of earlier measurements.
         self.dismiss();
         let (pace, ttl) = (self.pace, TTL.as_millis());
         let waited = self.used(REGIME, WAITING_PROCESSES + 1, |workers| {

@@ -38,7 +38,7 @@ type Library interface {
 	Prepare(task int) error
 	// Lock acquires a name and waits as the library does. Concurrent calls have different tasks.
 	Lock(task int, name string) (Hold, error)
-	// Keep acquires an uncontended name and keeps it alive until its release. It may use the
+	// Keep acquires an uncontended name and renews it until its release. Keep may use the
 	// resources of task 0.
 	Keep(name string) (Hold, error)
 }

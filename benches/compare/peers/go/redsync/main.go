@@ -77,7 +77,7 @@ func (l *library) lock(name string) (*hold, error) {
 	}
 }
 
-// Returns whether err is only that others have the lock or some votes, not that a node failed.
+// Returns whether err means that others have the lock or votes, not that a node failed.
 func taken(err error) bool {
 	var failed *redsync.RedisError
 	return !errors.As(err, &failed)

@@ -214,7 +214,7 @@ impl<'a> Clients<'a> {
     }
 }
 
-/// Reads a journal to which its client may still write.
+/// Reads a journal, which may not exist yet.
 fn read(path: &Path) -> Vec<Entry> {
     journal::read(path).unwrap_or_default()
 }

@@ -20,8 +20,7 @@ use crate::verdict::Outcome;
 /// The maximum number of starts of a lane's servers. Failed schedules need new servers.
 const STARTS: usize = 3;
 
-/// The maximum number of runs of a schedule. It is repeated after `ShowedNothing`, because a busy
-/// client may miss a fault.
+/// The maximum number of runs of a schedule that `ShowedNothing`: a busy client may miss a fault.
 const RUNS: usize = 3;
 
 pub(crate) fn run(args: &[String]) -> Result<()> {

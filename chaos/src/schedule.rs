@@ -37,7 +37,7 @@ pub(crate) fn hits_the_leader(pick: usize) -> bool {
     pick.is_multiple_of(2)
 }
 
-/// The lowest part that schedules pass to [`Random::of`]. Clients pass lower parts, so the draws
+/// Schedules pass this part and higher ones to [`Random::of`], and clients lower ones, so the draws
 /// are independent.
 const PART: u64 = 1 << 40;
 

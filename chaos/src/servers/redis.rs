@@ -282,7 +282,8 @@ impl Admins {
     }
 }
 
-/// Returns the keys with `prefix`, but no fences, tombstones, or queues that expire in time.
+/// Returns the keys with `prefix`, but no fences, tombstones, or queues that expire within
+/// [`LONGEST_PLACE`].
 fn keys_left<'a>(
     servers: impl IntoIterator<Item = &'a Redis>,
     prefix: &str,

@@ -172,7 +172,7 @@ async fn acquire(output: Output, run: &Run, locks: &Locks) -> Result<Option<Guar
     }
 }
 
-/// Returns `false` after reporting an unconfirmed release.
+/// Returns whether the server confirmed the release. If not, reports the failure.
 async fn release(
     output: Output,
     guard: Guard,

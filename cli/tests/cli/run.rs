@@ -56,7 +56,6 @@ fn the_command_has_what_goes_with_its_requests() {
     let out = finished.stdout();
     let lines: Vec<&str> = out.lines().collect();
     let [fence, fenced, nested @ ..] = &lines[..] else { panic!("{out}{}", finished.stderr()) };
-    // `LOCKWRIGHT_FENCED` is the text of the library's `Fenced`.
     let sent = Fenced {
         name: LockName::new("shop/a").unwrap(),
         fence: Fence::new(fence.parse().unwrap()),

@@ -94,7 +94,6 @@ impl Drop for Terminal {
 
 #[test]
 fn a_command_reads_from_the_terminal_and_the_shell_does_afterwards() {
-    // The second command opens the terminal itself.
     for (before, stdin) in [("", ""), ("echo x |", "</dev/tty")] {
         let sandbox = Sandbox::new();
         let script = format!(

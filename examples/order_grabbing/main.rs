@@ -49,7 +49,7 @@ async fn drivers(process: &str) -> Result<()> {
     }
     let _won = driving.join_all().await.into_iter().collect::<Result<Vec<_>>>()?;
     println!("done");
-    // `_won` keeps the orders until all drivers have tried.
+    // `_won` holds the orders until all drivers have tried.
     std::future::pending().await
 }
 

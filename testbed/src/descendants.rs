@@ -35,7 +35,7 @@ fn state(pid: u32) -> Option<char> {
     stat(pid).map(|(state, _)| state)
 }
 
-/// Signals no process with a reused id: an ended child keeps its id until its parent waits.
+/// The ids aren't reused, because an ended child keeps its id until its parent waits.
 pub(crate) fn signal(pids: &[u32], signal: Signal) {
     for pid in pids.iter().filter_map(|pid| Pid::from_raw(i32::try_from(*pid).ok()?)) {
         let _ = kill_process(pid, signal);

@@ -41,7 +41,7 @@ pub(crate) fn fill(
         make(fresh.path())?;
         let packed = tempfile::NamedTempFile::new_in(&cache)?;
         tar().args(["-cSf", &text(packed.path()), "."]).run(fresh.path(), "")?;
-        // If another process has created the archive, this replaces it by an equal archive.
+        // An archive that another process has created is equal, so it may be replaced.
         packed.persist(&archive).map_err(|error| error.error)?;
     }
     drop(turn);

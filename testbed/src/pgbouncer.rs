@@ -136,7 +136,7 @@ fn launch(port: u16, options: &Options, folder: &Path) -> Result<Process> {
         .run_as(postgres::account())
         .start(folder)?;
     process.wait_until_ready(|| {
-        // Polls cheaply by connecting. `psql` then proves that this PgBouncer has the port.
+        // Connecting is a cheap poll, and `psql` proves that this PgBouncer has the port.
         TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()?;
         psql(port, "pgbouncer", "SHOW VERSION;", folder).ok()
     })?;

@@ -232,8 +232,8 @@ impl Process {
         self.child.try_wait().ok().flatten()
     }
 
-    /// Polls until `ask` returns a value. Fails with the log if the process ends, or after
-    /// [`wait::LIMIT`].
+    /// Polls until `ask` returns a value. If the process ends, or after [`wait::LIMIT`], returns an
+    /// error with the log.
     pub fn wait_until_ready<T>(&mut self, mut ask: impl FnMut() -> Option<T>) -> Result<T> {
         let answer = wait::until(wait::LIMIT, || match ask() {
             Some(answer) => Some(Some(answer)),

@@ -75,8 +75,8 @@ impl Member {
 
     /// Restarts the member on the same ports, and waits only for this member.
     ///
-    /// Without `keep_data`, a new member replaces this one. The other members decide this, so they
-    /// must be a majority.
+    /// Without `keep_data`, a new member replaces this one. The others must be a majority to decide
+    /// on the replacement.
     pub fn restart(&mut self, keep_data: bool) -> Result<()> {
         self.process.stop();
         if keep_data {

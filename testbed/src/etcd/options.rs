@@ -55,7 +55,7 @@ impl Options {
         self.set("election-timeout", milliseconds.to_string())
     }
 
-    /// Adds a user that may access keys with this prefix (empty: all). Clients must then log in.
+    /// Adds a user that may access keys with this prefix (empty: all), so clients must log in.
     pub fn user(mut self, name: &str, password: &str, prefix: &str) -> Self {
         let (name, password, prefix) = (name.to_owned(), password.to_owned(), prefix.to_owned());
         self.user = Some(User { name, password, prefix });

@@ -25,7 +25,7 @@ impl Etcd {
         Ok(snapshot)
     }
 
-    /// Restores a snapshot in all members. The cluster's revision is then that of the snapshot.
+    /// Restores a snapshot and its revision in all members.
     ///
     /// # Errors
     /// If a member is a learner.

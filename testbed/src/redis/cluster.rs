@@ -187,7 +187,7 @@ impl Cluster {
         })
     }
 
-    /// Informs the new master and the old one of the slot's move. They notify the others later.
+    /// Assigns the slot on its new and its old master, which notify the other nodes later.
     pub fn hand_over(&self, slot: &SlotMove) -> Result<()> {
         for node in [slot.to, slot.from] {
             self.set_slot(node, slot.slot, &["NODE", &self.ids[slot.to]])?;

@@ -1,5 +1,4 @@
-//! Tests of the lifetime of servers and data, with a few servers, because the backends' tests use
-//! each kind of server.
+//! Tests of the lifetime of servers and data. The backends' tests start the other kinds of servers.
 
 use lockwright_testbed::{PgBouncer, Postgres, Redis, go};
 

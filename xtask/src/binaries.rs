@@ -61,8 +61,8 @@ fn artifact(line: &str) -> Option<Binary> {
     })
 }
 
-/// Runs the binaries, at most `at_a_time` in parallel, and then the exclusive binaries one by one.
-/// Then retries timed-out tests, one by one. A binary that exceeds `limit` is killed and fails.
+/// Runs the binaries, at most `at_a_time` in parallel, then the exclusive binaries and the retries
+/// of timed-out tests one by one. A binary that exceeds `limit` is killed and fails.
 pub(crate) fn run(
     step: &str,
     binaries: Vec<Binary>,

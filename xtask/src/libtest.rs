@@ -95,7 +95,7 @@ impl Suite {
 #[derive(Debug, Default)]
 pub(crate) struct Reader {
     current: Option<Suite>,
-    /// The previous suite's title. A crate's doc tests may be several suites with one title.
+    /// The previous suite's title, because a crate's doc tests may be several suites under it.
     last: String,
 }
 

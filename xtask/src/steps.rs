@@ -70,7 +70,7 @@ pub(crate) const ALL: &[Step] = &[
     Step::of("doctest", "the examples in doc comments", doctest),
     Step::of("examples", "the examples run and print their result", run_examples),
     Step::of("benches", "each benchmark runs once", benches),
-    // `examples` waits for the steps in parallel with the tests, so none disturbs the steps below.
+    // `examples` waits for the steps `WithTests`, so none disturbs the steps below.
     Step::of("versions", "the conformance suite on newer versions of the servers", versions::step),
     Step::of("chaos", "a few schedules of random faults on each backend", chaos::step),
     Step::of("table", "the table of conformance cases and backends", cases),

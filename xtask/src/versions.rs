@@ -25,7 +25,7 @@ pub(crate) fn step(options: &Options) -> Result<Report, String> {
             jobs.push(binary.clone().on(server.title, root.clone(), *only));
         }
     }
-    // These suites mostly wait, so three run in parallel, not two. With four, many are late.
+    // These suites mostly wait, so three run in parallel, not two. With four, answers are late.
     let at_a_time = if options.at_a_time == 1 { 1 } else { options.at_a_time + 1 };
     let mut report = binaries::run("versions", jobs, &[], at_a_time, process::RUNNING);
     // The conformance table already shows cases that aren't promised.

@@ -71,9 +71,9 @@ fn begin<'a>(
     // In its own group, the supervisor gets no signals from the terminal.
     let child =
         supervisor.arg0("lockwright").process_group(0).stdin(OwnedFd::from(theirs)).spawn()?;
-    // `supervisor` has a copy of `theirs`, which would keep the stream open.
+    // `supervisor` has a copy of `theirs`, which would keep the stream open after the child's end.
     drop(supervisor);
-    // If this fails, the socket closes, and the supervisor exits.
+    // If sending fails, the socket closes, and the supervisor exits.
     ipc::post_start(&socket, term(guard), rustix::stdio::stdin())?;
     let held = Held {
         output,

@@ -1,5 +1,5 @@
-//! A connection that dies during a long hold. The module's name lets this longest test start early:
-//! tests start in alphabetical order.
+//! A connection that dies during a long hold. This longest test starts early, because tests start
+//! in the alphabetical order of their modules.
 
 use std::time::Duration;
 

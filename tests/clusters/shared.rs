@@ -63,7 +63,7 @@ async fn readers_that_waited_share_a_fence() {
         }
         let shown = one.inspect(&late.name).await.unwrap();
         assert_eq!(shown.holders.iter().map(|one| one.fence).collect::<Vec<_>>(), [Some(shared)]);
-        // The readers from which `late` got its fence have been released.
+        // The readers that gave `late` the fence are gone, but the fence stays.
         let later = claim_as(Mode::Shared);
         assert_eq!(grant(&other, &later).await.fence, shared);
         one.release(&late, ReleaseMode::Plain).await.unwrap();

@@ -1,5 +1,4 @@
-//! Tasks that renew leases and remove overdue claims, which the caller neither repeats nor renews
-//! in time.
+//! Tasks that renew leases, and remove claims that their callers neither repeat nor renew in time.
 
 use std::sync::Arc;
 

@@ -18,7 +18,7 @@ const BYTES_FOR_WAITERS: usize = 16 * 1024;
 ///
 /// A server sends a change's event before its responses to later requests. So if no event came
 /// before a proof that the session lives, the node is unchanged. After a reconnect, the client
-/// library sets the watches again. As a precaution, the next renewal nevertheless reads the node.
+/// library sets the watches again. As a precaution, the next renewal still reads the node.
 #[derive(Default)]
 pub(crate) struct HoldWatch(Mutex<State>);
 

@@ -26,7 +26,7 @@ pub(crate) struct LivenessBound {
 }
 
 impl LivenessBound {
-    /// Starts the bound at `created`. The leader counts from the session's commit, which is later.
+    /// Starts the bound at `created`, before the session's commit, from which the leader counts.
     pub(crate) fn new(created: BootInstant, tick: Duration) -> Self {
         Self { tick, bound: created, unconfirmed: VecDeque::new() }
     }

@@ -21,7 +21,7 @@ const SILENCE: Duration = Duration::from_millis(300);
 const READ_RETRY_PAUSE: Duration = Duration::from_millis(10);
 
 pub(crate) struct Session {
-    /// The server executes the requests of one client in order.
+    /// Its requests are carried out in order, so after a response, all earlier ones are done.
     pub(crate) client: zk::Client,
     clock: Clock,
     response_timeout: Duration,

@@ -98,7 +98,8 @@ impl Shared {
     async fn check(self: Arc<Self>) {
         let mut pause = PAUSE;
         while let Some(doubted) = self.suspects.left() {
-            // A server that grants the longest timeout grants all shorter ones.
+            // Check only the longest timeout, because a server that grants it grants all shorter
+            // ones.
             let most = doubted.iter().map(|(session, _)| session.timeout()).max();
             // If another session reconnects, restart the check, so that it covers that session.
             let granted = tokio::select! {

@@ -193,7 +193,7 @@ impl Shared {
 
     /// Gives up the session's claims, and reports lost holds. Returns the claims that weren't held.
     /// If the session is over, these claims stay registered, so that a repeated acquire can report
-    /// that an operator broke them.
+    /// a break.
     pub(crate) fn give_up(&self, session: &Arc<Session>) -> Vec<(LockName, Token, Place)> {
         self.sessions.forget(session);
         let is_over = session.is_over();

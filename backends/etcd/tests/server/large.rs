@@ -148,9 +148,8 @@ async fn compacted_queue_is_read_again() {
 }
 
 /// The oldest key, which holds the lock, is on the last page, and the second-oldest keys are on the
-/// first. After the client has read the first page, the test deletes the second-oldest keys and
-/// then the oldest. A read of the current last page would then report a holder that never held the
-/// lock.
+/// first. Once the client has read the first page, the test deletes the second-oldest keys, then
+/// the oldest. A read of the current last page would report a holder that never held the lock.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_queue_is_read_as_it_was_at_one_moment() {
     let (cluster, proxy, url) = server_and_proxy();

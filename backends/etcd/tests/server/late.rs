@@ -45,8 +45,8 @@ async fn a_request_that_was_overtaken_by_its_end_is_kept_out() {
         let (other, lost) = (claim("other"), claim("orders"));
         // This grant ensures that a lease and a connection exist.
         grant(&etcd, &other).await;
-        // The proxy holds the request until its client has given up. Then the request competes with
-        // the release, which the client sends through another connection.
+        // The proxy holds the acquire until the client has given up. The acquire then competes with
+        // the client's release on another connection.
         late.proxy.set(Traffic::Hold);
         fails(etcd.acquire(&lost, wait).await, ErrorKind::Indeterminate);
         late.proxy.set(Traffic::Forward);

@@ -89,7 +89,7 @@ async fn wrong_logins_are_denied_and_needless_ones_are_rejected() {
     }
 }
 
-/// A login is a token of etcd's default kind (`simple`), which expires after a second here.
+/// etcd's default logins (`simple`) expire, here after a second.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_login_that_expires_is_renewed() {
     for version in [Version::Debian, Version::Current] {

@@ -47,7 +47,7 @@ async fn repeated_acquire_keeps_the_queue_position() {
     }
 }
 
-/// No background task renews the lease of a fixed claim, so the waiter's polls must.
+/// No background task renews the lease of a fixed claim, so the waiter's polls must renew it.
 #[tokio::test(flavor = "multi_thread")]
 async fn waiting_fixed_claim_keeps_its_lease() {
     let (cluster, etcd) = server_and_client().await;

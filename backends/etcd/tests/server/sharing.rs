@@ -41,8 +41,8 @@ async fn hold_moves_to_the_backend_that_repeats_its_claim() {
     let claim = claim_for("a", Duration::from_secs(2));
     let first = grant(&one, &claim).await;
     assert_eq!(grant(&other, &claim).await.fence, first.fence);
-    // The hold is on the second client's lease now. The first client no longer renews the hold, and
-    // must not end it after the TTL.
+    // The hold is on the second client's lease now, so the first client must not end it after the
+    // TTL.
     for _ in 0..8 {
         tokio::time::sleep(Duration::from_millis(500)).await;
         renewed(&other, &claim).await;

@@ -152,7 +152,7 @@ async fn an_even_number_and_observers_are_noted() {
     assert_eq!(codes(&findings)[1..], [&[UNNAMED], notes.as_slice()].concat());
 }
 
-/// Behind a common address, each server's limits can't be checked.
+/// The limits of servers behind a common address can't be checked one by one.
 #[tokio::test(flavor = "multi_thread")]
 async fn servers_that_the_url_does_not_name_are_a_warning() {
     let ensemble = ZooKeeper::start().unwrap();

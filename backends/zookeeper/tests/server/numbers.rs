@@ -69,7 +69,7 @@ fn set_count(snapshot: &mut [u8], node: &str, count: i32) -> bool {
     };
     let data = at + path.len();
     let acl = data + 4 + length(&snapshot[data..data + 4]);
-    // The ACL, two transactions, two times and the version precede the count.
+    // The ACL, two transaction ids, two times and the version precede the count.
     let found = acl + 8 + 4 * 8 + 4;
     snapshot[found..found + 4].copy_from_slice(&count.to_be_bytes());
     for end in ends {

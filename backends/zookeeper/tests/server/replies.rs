@@ -144,7 +144,7 @@ async fn a_dropped_request_ends_by_itself() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn repeated_acquire_of_a_claim_in_removal_is_rejected() {
-    // The session outlives the claim by some ticks.
+    // With this long tick, the session outlives the claim by some seconds.
     let options = testbed::ZooKeeper::options().members(1).tick(Duration::from_secs(2));
     let (server, proxy, zookeeper) = harmed_with(options).await;
     let other = connect(&server.url()).await;

@@ -97,7 +97,7 @@ async fn concurrent_callers_share_a_failed_session() {
         }
         opened.push(proxy.accepted() - before);
     }
-    // A caller after a failure makes a second attempt, which all later callers share.
+    // A caller after the first failure makes a second attempt, which all later callers share.
     assert!(0 < opened[0] && opened[1] <= opened[0] * 2, "{opened:?} connections");
     // The client doesn't remember the failure.
     proxy.set(Traffic::Forward);

@@ -11,8 +11,8 @@ use super::{
 
 on_each_version!(a_leader_that_freezes_and_thaws_may_end_holds_and_nothing_else);
 
-/// The hold survives while the leader is frozen. If the leader's thaw ends the hold, the holder
-/// is notified. In any case, fences increase, and all clients recover by themselves.
+/// The hold survives while the leader is frozen. If the leader's thaw ends the hold, the holder is
+/// notified. In any case, fences increase, and clients recover by themselves.
 async fn a_leader_that_freezes_and_thaws_may_end_holds_and_nothing_else(version: Version) {
     let cluster = start(version);
     let all = participants(SHORT * 2);

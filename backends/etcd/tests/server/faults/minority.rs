@@ -30,7 +30,7 @@ async fn a_waiter_that_is_cut_off_comes_back_by_itself() {
     let (holder, waiter) = holder_and_waiter(&all, &others, &ours).await;
     cluster.isolate(member);
     holder.goes_on().await;
-    // By now the waiter's lease has expired, and its key is deleted.
+    // By now the waiter's key has expired.
     holder.goes_on().await;
     cluster.heal(member);
     holder.goes_on().await;

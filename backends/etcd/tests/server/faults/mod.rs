@@ -54,8 +54,8 @@ fn cut_others(cluster: &Cluster, member: usize) -> (Vec<Proxy>, String) {
     (proxies, url)
 }
 
-/// Returns a client that is connected to `member` and has the URL of all members: the proxies to
-/// the other members are cut only during the connect.
+/// Returns a client that is connected to `member` but has the URL of all members: the proxies to
+/// the others are cut only during the connect.
 pub(crate) async fn connected_to(cluster: &Cluster, member: usize) -> (Locks, Vec<Proxy>) {
     let (proxies, url) = cut_others(cluster, member);
     let locks = locks(&url).await;

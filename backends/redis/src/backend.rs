@@ -39,7 +39,8 @@ impl DistributedLock for Redis {
 
     async fn swap(&self, from: Token, to: &Claim) -> Result<AcquireOutcome> {
         let attempt = self.take_over(from, to).await;
-        // If too few replicas acknowledge the grant, `counted` releases it, so the hold is lost.
+        // If too few replicas acknowledge the grant, `counted` releases it, so the transferred hold
+        // is lost.
         self.counted(to, attempt, ErrorKind::Lost(Reason::Gone)).await
     }
 

@@ -16,8 +16,7 @@ use crate::topology::Topology;
 const SERVER_PORT: u16 = 6_379;
 const SENTINEL_PORT: u16 = 26_379;
 
-/// In this order, because `servers` permits the first eight for Sentinel, and the first six for
-/// other hosts. `db` is for sockets.
+/// In this order for `servers`: six for all hosts, two for Sentinel, one for sockets.
 pub(crate) const PARAMETERS: [&str; 9] = [
     "prefix",
     "replicas",

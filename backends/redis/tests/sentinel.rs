@@ -15,7 +15,7 @@ use lockwright_core::Result;
 use lockwright_redis::Redis;
 use lockwright_testbed::{self as testbed, Proxy, Sentinels};
 
-/// The proxy's IP address, and the name under which the Sentinels announce the proxy as a master.
+/// The proxy's IP address, and the proxy's master name in the Sentinels.
 const ELSEWHERE: (Ipv4Addr, &str) = (Ipv4Addr::new(127, 0, 0, 2), "elsewhere");
 
 fn start() -> testbed::Result<Sentinels> {

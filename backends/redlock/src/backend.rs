@@ -71,8 +71,8 @@ impl Redlock {
         if claim.mode != Mode::Exclusive {
             return Err(Error::unsupported(&format!("the mode {}", claim.mode), &self.profile));
         }
-        // A node that lost its data votes again after the largest TTL. A longer hold would not
-        // have expired by then.
+        // A node that lost its data votes again after the largest TTL, when longer holds may still
+        // exist.
         if !self.profile.ttl.contains(&claim.ttl) {
             return Err(invalid(format!(
                 "a TTL of {:?} is not within {:?} and the fleet's largest TTL, {:?}",

@@ -48,7 +48,7 @@ impl Redlock {
     /// Checks all nodes. Returns each node's address and status.
     ///
     /// # Cancel safety
-    /// May be dropped.
+    /// The future may be dropped.
     pub async fn node_statuses(&self) -> Vec<(String, NodeStatus)> {
         let looked = look(&self.fleet, self.fleet.nodes.len()).await;
         self.statuses_after(looked)

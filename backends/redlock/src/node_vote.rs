@@ -194,8 +194,8 @@ impl NodeVote {
         }
     }
 
-    /// Waits until the round has failed and its time limit has passed. Replies until then save
-    /// tombstones.
+    /// Waits until the round has failed and its time limit has passed. After a timely reply, the
+    /// release needs no tombstone.
     async fn failed_and_overdue(&self) {
         if self.decided().await != Verdict::Failed {
             return std::future::pending().await;

@@ -54,8 +54,8 @@ pub(crate) struct Cluster {
 #[derive(Debug)]
 pub(crate) struct Current(Mutex<Arc<SlotMap>>);
 
-/// The slots that each master lists for itself, because other nodes notice a move late. `None` if
-/// the user may not run `CLUSTER NODES`.
+/// Each master's own list of its slots, because other nodes notice a move late. `None` if the user
+/// may not run `CLUSTER NODES`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Placement(BTreeMap<Address, Option<String>>);
 

@@ -1,5 +1,5 @@
--- Reads or creates a node's incarnation. After a restart, the node still votes only if no holds can
--- have been lost. After a possible loss, its incarnation is 'new'.
+-- Reads or creates a node's incarnation. If a restart may have lost holds, the incarnation is
+-- 'new', and the node doesn't vote.
 --
 -- KEYS  incarnation
 -- ARGV  run id of the server, a random number, largest TTL in ms, '1' if every write is persisted

@@ -31,9 +31,9 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
     end
   end
 
-  -- Returns whether a waiter that doesn't fit, and whose client is disconnected, blocks the waiters
-  -- behind it. Under an exclusive hold, it doesn't, because none of them fits. The check needs
-  -- PUBLISH to count all receivers. Clients ignore the empty message.
+  -- Returns whether a disconnected client's waiter, which doesn't fit, blocks the waiters behind
+  -- it. Under an exclusive hold, none of them fits, so it blocks none. The check needs PUBLISH to
+  -- count all receivers. Clients ignore the empty message.
   local function blocks_as_gone_client(client)
     return counted and its.kind_of_marker
       and redis.pcall('PUBLISH', 'lockwright:offered:' .. client, '') == 0

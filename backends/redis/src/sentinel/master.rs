@@ -152,7 +152,7 @@ impl<'c> Sentinels<'c> {
 fn unnamed(failures: Vec<Failure>) -> Failure {
     let kinds = failures.iter().map(|failure| failure.kind);
     let kind = kinds.max_by_key(|kind| match kind {
-        // A Sentinel that doesn't know the name has accepted the login, so report the wrong name.
+        // Prefer this: a Sentinel without this master has accepted the login, so the name is wrong.
         ErrorKind::InvalidConfig => 2,
         ErrorKind::Unavailable => 0,
         _ => 1,
@@ -179,7 +179,8 @@ fn record_election(latest: &AtomicU64, before: u64, epoch: u64, is_majority: boo
     if epoch >= before {
         return latest.fetch_max(epoch, Ordering::AcqRel) <= epoch;
     }
-    // An epoch below `before` comes from reset Sentinels, or from a minority that missed a failover.
+    // An epoch below `before` comes from reset Sentinels, or from a minority that missed a
+    // failover, which doesn't count.
     is_majority && {
         let exchanged = latest.compare_exchange(before, epoch, Ordering::AcqRel, Ordering::Acquire);
         exchanged.map_or_else(|present| present <= epoch, |_| true)

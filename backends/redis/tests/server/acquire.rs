@@ -270,7 +270,7 @@ async fn a_key_of_another_type_is_a_conflict_and_stays_as_it_is() {
 #[tokio::test]
 async fn a_foreign_holder_keeps_us_out_and_counts_no_fence() {
     let (server, redis) = server_and_client().await;
-    // A redis-py token has the format of Lockwright's, but isn't a claim's token.
+    // redis-py's tokens look like Lockwright's, but must not be reported.
     let theirs = "0123456789abcdef0123456789abcdef";
     server.command::<()>(&["SET", "a", theirs, "NX", "PX", "20000"]).unwrap();
     let claim = claim("a");

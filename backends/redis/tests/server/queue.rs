@@ -323,7 +323,7 @@ async fn strangers_stay_out_while_readers_hold() {
         grant(&redis, &one).await;
         grant(&redis, &two).await;
         assert_eq!(set(), None);
-        // The lock's key lasts as long as the remaining holder.
+        // The lock's key lasts as long as the remaining hold.
         redis.release(&two, ReleaseMode::Plain).await.unwrap();
         assert!(server.command::<i64>(&["PTTL", "a"]).unwrap() <= 30_002);
         redis.release(&one, ReleaseMode::Plain).await.unwrap();
@@ -386,8 +386,7 @@ async fn readers_whose_marker_was_deleted_do_not_hold() {
     assert_eq!(redis.inspect(&name("a")).await.unwrap().holders.len(), 1);
 }
 
-/// A waiter prevents `meta`, which also has the readers' records, from expiring. So dead readers'
-/// records must be deleted.
+/// While a waiter keeps `meta` from expiring, dead readers' records must be deleted from it.
 #[tokio::test]
 async fn nothing_is_left_of_readers_that_died() {
     let (server, redis) = server_and_client().await;

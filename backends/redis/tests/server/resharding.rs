@@ -248,7 +248,7 @@ async fn a_release_wakes_once_also_on_another_node() {
     let (holder, waiter) = (connect(&cluster.url()).await, connect(&cluster.url()).await);
     let held = claim("s");
     grant(&holder, &held).await;
-    // Connect the waiter to all masters, each of which delivers each message to it.
+    // Connect the waiter to all masters, which all deliver each message.
     for name in names_of_all_masters(&cluster) {
         grant(&waiter, &claim(&name)).await;
     }
@@ -261,7 +261,7 @@ async fn a_release_wakes_once_also_on_another_node() {
     assert_eq!(handed(&mut woken).await.0, first.token);
     waiter.release(&first, ReleaseMode::Plain).await.unwrap();
     assert_eq!(handed(&mut woken).await.0, second.token);
-    // Duplicates of the messages may arrive by the other connections.
+    // Duplicates may arrive by the other connections.
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(woken.try_recv().ok(), None, "woken once by each release");
 }

@@ -36,7 +36,8 @@ impl Round {
                      again; use a new request",
                 ));
             }
-            // If no node reported a holder, votes came too late. The name may be free, not busy.
+            // If no node reported a holder, the missing votes came too late, and the name may be
+            // free.
             if no > 0 {
                 return Ok(AcquireOutcome::Busy(self.busy(yes)));
             }

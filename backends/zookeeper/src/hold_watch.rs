@@ -40,7 +40,7 @@ pub(crate) fn reserve(bytes_left: &Arc<Semaphore>, bytes: usize) -> Option<Owned
 }
 
 impl HoldWatch {
-    /// Reserves the path's bytes. Returns whether the session may watch the node.
+    /// Reserves the path's bytes for a watch. Returns whether the session had enough left.
     pub(crate) fn reserve(&self, bytes_left: &Arc<Semaphore>, bytes: usize) -> bool {
         let mut state = lock(&self.0);
         if state.reserved.is_none() && bytes_left.available_permits() >= bytes + BYTES_FOR_WAITERS {

@@ -223,8 +223,8 @@ impl Run {
             mode: request.mode,
             token: *token,
             fence: *fence,
-            // A second guard's grant that is written after the hold's end becomes another `Hold`.
-            // With the first request's time, `is_one_with` treats both as one.
+            // A second guard's grant that is journaled after the hold's end becomes another `Hold`,
+            // with the first one's `asked`, so that `is_one_with` treats both as one.
             asked: known.map_or(request.asked, |known| self.holds[known].hold.asked),
             granted: entry.at,
             until: *deadline,

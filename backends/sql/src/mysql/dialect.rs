@@ -241,9 +241,8 @@ impl Dialect for MySql {
         }
     }
 
-    /// Executes a statement. For an update that may be prepared, returns one row: the number of
-    /// matched rows, and the last insert id. Behind a proxy, which may share sessions, nothing is
-    /// prepared.
+    /// Executes a statement, prepared unless a proxy may share sessions. An update returns one row:
+    /// the number of matched rows, and the last insert id.
     async fn execute(
         &self,
         connection: &mut MySqlConnection,

@@ -36,7 +36,7 @@ pub(super) struct Waiters {
 
 #[derive(Debug, Default)]
 struct Expected {
-    /// The end of each name's registration. A waiter renews it long before.
+    /// Until when this process watches for each name's wake-ups. A waiter extends this long before.
     until: HashMap<LockName, BootInstant>,
     watching: bool,
 }

@@ -373,8 +373,8 @@ impl<S: Server> Sessions<S> {
         }
     }
 
-    /// Marks a hold's record, and returns whether the record exists. Tries several times, because a
-    /// young hold isn't recorded yet.
+    /// Runs `sql` on a hold's record, and returns whether the record exists. Tries several times,
+    /// because a young hold isn't recorded yet.
     async fn mark(
         &self,
         sql: &Sql,

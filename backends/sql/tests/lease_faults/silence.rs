@@ -84,7 +84,7 @@ async fn dropped_request_keeps_connections_that_answer() {
         asking.spawn(async move {
             for number in 0.. {
                 let asking = client.mutex(format!("free-{task}-{number}")).try_acquire();
-                if let Ok(answer) = timeout(ms(300), asking).await
+                if let Ok(answer) = timeout(ms(1_000), asking).await
                     && let Some(guard) = answer.unwrap()
                 {
                     drop(guard);
@@ -105,8 +105,9 @@ async fn dropped_request_keeps_connections_that_answer() {
         opened.push(replacements(&proxy).await);
     }
     asking.shutdown().await;
-    // One new connection replaces the silent one, and another ends the silent one's session.
-    assert!(opened.last().is_some_and(is_few), "{opened:?} new connections");
+    // One new connection replaces the silent one, and another ends the silent one's session. Each
+    // late answer costs a connection too.
+    assert!(opened.last().is_some_and(is_few), "late: {opened:?} new connections");
 }
 
 /// Makes a connection silent, and returns how many connections the client then opens.

@@ -12,7 +12,7 @@ use crate::server::errors::{plain, verdicts};
 use crate::server::lease::statement_texts;
 use crate::server::schema::MISSING;
 use crate::server::{
-    Arguments, Cell, Dialect, Limits, Placeholder, Pool, Prepared, Row, ServerSession, Sql,
+    Arguments, Cell, Dialect, Limits, Opened, Placeholder, Pool, Prepared, Row, ServerSession, Sql,
     StatementTexts, Tables, Verdict, tls,
 };
 
@@ -165,7 +165,7 @@ impl Dialect for MySql {
         Ok(connection)
     }
 
-    async fn open(&self, limits: Limits) -> sqlx::Result<(MySqlConnection, Option<ServerSession>)> {
+    async fn open(&self, limits: Limits) -> sqlx::Result<Opened<MySqlConnection>> {
         let opened = Instant::now();
         let mut connection = self.connect().await?;
         // The server takes whole seconds. `statement` exceeds the client's own limit, which must

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lockwright_core::{Finding, Result, Token};
-use sqlx::postgres::{PgConnectOptions, PgConnection, PgRow};
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions, PgRow};
 use sqlx::{AssertSqlSafe, Column, ConnectOptions, Row as _, TypeInfo, ValueRef};
 
 use super::config::Config;
@@ -11,8 +11,8 @@ use crate::server::errors::verdicts;
 use crate::server::lease::statement_texts;
 use crate::server::schema::MISSING;
 use crate::server::{
-    Arguments, BadRow, Cell, Dialect, Limits, Placeholder, Pool, Prepared, Row, ServerSession, Sql,
-    StatementTexts, Tables, Verdict, tls,
+    Arguments, BadRow, Cell, Dialect, Limits, Opened, Placeholder, Pool, Prepared, Row,
+    ServerSession, Sql, StatementTexts, Tables, Verdict, tls,
 };
 
 #[derive(Clone)]
@@ -54,6 +54,18 @@ impl Postgresql {
         self.server = self.server.options([("lockwright.mark", &mark)]);
         self.mark = Some(mark);
         self
+    }
+
+    /// Returns a pool for a [`PgListener`]. Its callers limit the time to connect.
+    pub(super) fn one_connection(&self) -> PgPool {
+        PgPoolOptions::new()
+            .max_connections(1)
+            .acquire_timeout(Duration::from_secs(3_600))
+            .idle_timeout(None)
+            .max_lifetime(None)
+            .test_before_acquire(false)
+            .after_release(|_, _| Box::pin(async { Ok(false) }))
+            .connect_lazy_with(self.server.clone())
     }
 
     pub(super) fn identity(&self) -> String {
@@ -124,7 +136,7 @@ impl Dialect for Postgresql {
         Ok(Connection { driver, prepares: false, limits: None })
     }
 
-    async fn open(&self, limits: Limits) -> sqlx::Result<(Connection, Option<ServerSession>)> {
+    async fn open(&self, limits: Limits) -> sqlx::Result<Opened<Connection>> {
         let opened = Instant::now();
         let mut connection = self.connect().await?;
         let [lock, statement] = [limits.answer, limits.slow].map(below);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use lockwright_core::backend_util::{Subscribers, lock};
 use lockwright_core::{LockName, Result};
-use sqlx::postgres::{PgListener, PgPoolOptions};
+use sqlx::postgres::PgListener;
 use sqlx::{Acquire, Executor};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
@@ -198,31 +198,23 @@ type Line = (PgListener, Permit<Postgresql>);
 async fn line(pool: &Pool<Postgresql>, permit: Permit<Postgresql>) -> sqlx::Result<Option<Line>> {
     let limits = pool.limits();
     let dialect = pool.dialect();
-    let only_one = PgPoolOptions::new()
-        .max_connections(1)
-        .acquire_timeout(limits.connect)
-        .test_before_acquire(false)
-        .max_lifetime(None)
-        .idle_timeout(None)
-        .connect_lazy_with(dialect.server.clone());
-    let opened = Instant::now();
-    let mut line = (PgListener::connect_with(&only_one).await?, permit);
-    let listener = &mut line.0;
-    // With eager reconnects, waiters would silently miss notifications.
-    listener.eager_reconnect(false);
-    let asking = async {
-        let connection = listener.acquire().await?;
-        fetch_on(connection, format!("SELECT {}", dialect.identity())).await
+    let (begun, only_one) = (Instant::now(), dialect.one_connection());
+    let identity = format!("SELECT {}", dialect.identity());
+    let opening = async move {
+        let mut listener = PgListener::connect_with(&only_one).await?;
+        // With eager reconnects, waiters would silently miss notifications.
+        listener.eager_reconnect(false);
+        let rows = fetch_on(listener.acquire().await?, identity).await?;
+        let session = rows.first().and_then(|row| Postgresql::session(row, begun).ok().flatten());
+        Ok((listener, session))
     };
-    let rows = within(limits.answer, asking).await?;
-    let session = rows.first().and_then(|row| Postgresql::session(row, opened).ok().flatten());
-    let Some(session) = session else {
-        line.1.give_back();
+    let limit = limits.connect + limits.answer;
+    let (mut listener, session, permit) = within(limit, permit.open_unlimited(opening)).await?;
+    if session.is_none() {
         return Ok(None);
-    };
-    line.1.is_of(session);
+    }
     within(limits.answer, listener.listen(dialect.channel())).await?;
-    Ok(Some(line))
+    Ok(Some((listener, permit)))
 }
 
 async fn is_notified(

@@ -7,9 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use futures_util::FutureExt as _;
 use lockwright_core::backend_util::lock;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
 use super::{Dialect, Limits, SessionPermit, errors};
 
@@ -25,10 +27,38 @@ pub(crate) struct ServerSession {
     pub(crate) opened: Instant,
 }
 
+/// The session of a connection that this client has opened or is opening.
+pub(crate) enum Session {
+    Open(ServerSession),
+    /// Returns the session if the server opened one.
+    Opening(JoinHandle<Option<ServerSession>>),
+}
+
+/// A connection and its session, which is `None` behind a pooler.
+pub(crate) type Opened<C> = (C, Option<ServerSession>);
+
+/// Opens a connection in a task, which continues if the caller stops waiting for the receiver: the
+/// server opens a session for the connection sooner or later, and only the task learns its id.
+pub(crate) fn open<C: Send + 'static>(
+    runtime: &Handle,
+    opening: impl Future<Output = sqlx::Result<Opened<C>>> + Send + 'static,
+) -> (Session, oneshot::Receiver<sqlx::Result<Opened<C>>>) {
+    let (sender, receiver) = oneshot::channel();
+    let task = runtime.spawn(async move {
+        let opened = opening.await;
+        let session = opened.as_ref().ok().and_then(|(_, session)| *session);
+        drop(sender.send(opened));
+        session
+    });
+    (Session::Opening(task), receiver)
+}
+
 const LOOKS: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(250));
 
 const TRIES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
+/// The time limit for one request. While the server answers this task, an opening that takes longer
+/// is dead.
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// The longest time limit for one attempt to connect. Each timeout doubles the limit, so that
@@ -56,11 +86,38 @@ struct Waiting {
 }
 
 struct Ending {
-    /// `None` if the connection was abandoned before it was ready.
-    session: Option<ServerSession>,
+    session: Session,
     since: Instant,
     _permits: Permits,
     ended: oneshot::Sender<()>,
+}
+
+impl Ending {
+    fn known(&self) -> Option<ServerSession> {
+        match self.session {
+            Session::Open(session) => Some(session),
+            Session::Opening(_) => None,
+        }
+    }
+
+    /// Returns whether the server opened no session, or the opening `is_dead`.
+    fn has_no_session(&mut self, is_dead: impl Fn(Instant) -> bool) -> bool {
+        let Session::Opening(opening) = &mut self.session else { return false };
+        match opening.now_or_never() {
+            Some(Ok(Some(session))) => {
+                self.session = Session::Open(session);
+                false
+            }
+            Some(Ok(None) | Err(_)) => true,
+            None => {
+                let is_dead = is_dead(self.since);
+                if is_dead {
+                    opening.abort();
+                }
+                is_dead
+            }
+        }
+    }
 }
 
 pub(crate) type Permits = (Option<SessionPermit>, Option<super::pool::Turn>);
@@ -117,7 +174,7 @@ impl<D: Dialect> Abandoned<D> {
     pub(crate) fn add(
         self: &Arc<Self>,
         runtime: &Handle,
-        session: Option<ServerSession>,
+        session: Session,
         permits: Permits,
     ) -> oneshot::Receiver<()> {
         let (ended, when_ended) = oneshot::channel();
@@ -179,51 +236,53 @@ impl<D: Dialect> Abandoned<D> {
         let answered = Instant::now();
         let (mut pause, mut used) = (LOOKS.0, Instant::now());
         loop {
+            // An opening that began before this task's own has had at least as much time.
+            let is_dead = |since| since < begun && answered.elapsed() > LIMIT;
+            let mut any_ended = self.free(|ending| ending.has_no_session(is_dead));
             let known: Vec<ServerSession> =
-                lock(&self.waiting).sessions.iter().filter_map(|ending| ending.session).collect();
-            let mut still_there = Vec::new();
+                lock(&self.waiting).sessions.iter().filter_map(Ending::known).collect();
             if !known.is_empty() {
                 let ending = self.dialect.end_sessions(&mut connection, &known);
                 match tokio::time::timeout(LIMIT, ending).await {
-                    Ok(Ok(found)) => still_there = found,
+                    Ok(Ok(still_there)) => {
+                        any_ended |= self.free(|ending| {
+                            ending.known().is_some_and(|session| {
+                                known.contains(&session) && !still_there.contains(&session.id)
+                            })
+                        });
+                    }
                     Ok(Err(cause)) if cause.as_database_error().is_some() => {
                         self.set_refusal(Some(errors::plain(&cause)));
                         tokio::time::sleep(TRIES.1).await;
                         return false;
                     }
                     Ok(Err(_)) | Err(_) => {
-                        let (ended, _) = oneshot::channel();
-                        lock(&self.waiting).sessions.push(Ending {
-                            session: own,
+                        let own = own.map(|own| Ending {
+                            session: Session::Open(own),
                             since: Instant::now(),
                             _permits: (None, None),
-                            ended,
+                            ended: oneshot::channel().0,
                         });
+                        lock(&self.waiting).sessions.extend(own);
                         return false;
                     }
                 }
             }
-            let has_ended = |ending: &mut Ending| match ending.session {
-                Some(session) => known.contains(&session) && !still_there.contains(&session.id),
-                // The session's id is unknown. The session has ended if its connection was closed
-                // before this task connected, and the server has had `CLOSING` to notice the close.
-                None => ending.since < begun && answered.elapsed() > CLOSING,
-            };
-            let (gone, is_empty, needs_another) = {
-                let mut waiting = lock(&self.waiting);
-                let gone: Vec<Ending> = waiting.sessions.extract_if(.., has_ended).collect();
-                let later = |ending: &Ending| ending.session.is_none() && ending.since >= begun;
-                (gone, waiting.sessions.is_empty(), waiting.sessions.iter().any(later))
+            let (is_empty, needs_another) = {
+                let waiting = lock(&self.waiting);
+                let may_be_dead = |ending: &Ending| {
+                    ending.known().is_none()
+                        && ending.since >= begun
+                        && ending.since.elapsed() > LIMIT
+                };
+                (waiting.sessions.is_empty(), waiting.sessions.iter().any(may_be_dead))
             };
             let is_closed = self.closed.load(Ordering::Relaxed);
-            if !gone.is_empty() || (!is_empty && !is_closed) {
+            if any_ended || (!is_empty && !is_closed) {
                 used = Instant::now();
             }
-            if !gone.is_empty() {
+            if any_ended {
                 pause = LOOKS.0;
-            }
-            for Ending { ended, .. } in gone {
-                let _ = ended.send(());
             }
             if needs_another || (is_empty && is_closed) || used.elapsed() > UNUSED {
                 return true;
@@ -231,5 +290,14 @@ impl<D: Dialect> Abandoned<D> {
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(if is_empty { LOOKS.0 * 4 } else { LOOKS.1 });
         }
+    }
+
+    fn free(&self, has_ended: impl FnMut(&mut Ending) -> bool) -> bool {
+        let gone: Vec<Ending> = lock(&self.waiting).sessions.extract_if(.., has_ended).collect();
+        let any = !gone.is_empty();
+        for Ending { ended, .. } in gone {
+            let _ = ended.send(());
+        }
+        any
     }
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use lockwright_core::{Fence, Finding, Result};
 
 use super::{
-    Arguments, Limits, Placeholder, Pool, ServerSession, Sql, StatementTexts, Tables, Value,
-    Verdict,
+    Arguments, Limits, Opened, Placeholder, Pool, ServerSession, Sql, StatementTexts, Tables,
+    Value, Verdict,
 };
 
 /// A database server.
@@ -48,12 +48,11 @@ pub(crate) trait Dialect: Send + Sync + Sized + 'static {
 
     fn connect(&self) -> impl Future<Output = sqlx::Result<Self::Connection>> + Send;
 
-    /// Opens a connection, with server-side time limits where possible. The session is `None` if a
-    /// pooler may share it among connections.
+    /// Opens a connection, with server-side time limits where possible.
     fn open(
         &self,
         limits: Limits,
-    ) -> impl Future<Output = sqlx::Result<(Self::Connection, Option<ServerSession>)>> + Send;
+    ) -> impl Future<Output = sqlx::Result<Opened<Self::Connection>>> + Send;
 
     /// Ends those of `sessions` that still exist, and returns their ids.
     fn end_sessions<'a>(

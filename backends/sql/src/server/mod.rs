@@ -16,7 +16,7 @@ pub(crate) mod table;
 pub(crate) mod tls;
 pub(crate) mod transaction;
 
-pub(crate) use abandoned::ServerSession;
+pub(crate) use abandoned::{Opened, ServerSession};
 pub use config::Mode;
 pub(crate) use dialect::{BadRow, Cell, Dialect, Row};
 pub(crate) use errors::{Effect, Failure, Verdict, bad_row};

@@ -13,10 +13,9 @@ use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{Instant as Deadline, timeout_at};
 
-use super::abandoned::Abandoned;
+use super::abandoned::{self, Abandoned, Session};
 use super::{
-    Arguments, BadRow, Dialect, Effect, Failure, Row, ServerSession, SessionLimit, SessionPermit,
-    Sql, Use, errors,
+    Arguments, BadRow, Dialect, Effect, Failure, Row, SessionLimit, SessionPermit, Sql, Use, errors,
 };
 
 #[derive(Debug, Clone, Copy)]
@@ -77,7 +76,7 @@ struct Connected<C> {
     /// `None` until the connection is ready.
     connection: Option<C>,
     /// `None` behind a pooler.
-    session: Option<ServerSession>,
+    session: Option<Session>,
     permit: SessionPermit,
 }
 
@@ -121,7 +120,7 @@ impl<D: Dialect> Pool<D> {
     pub(crate) fn abandon(
         &self,
         runtime: &Handle,
-        session: Option<ServerSession>,
+        session: Session,
         permit: SessionPermit,
     ) -> oneshot::Receiver<()> {
         self.abandoned.add(runtime, session, (Some(permit), None))
@@ -300,17 +299,22 @@ impl<D: Dialect> Pool<D> {
         let deadline = deadline.min(Deadline::now() + self.limits.connect);
         let limit = deadline.saturating_duration_since(Deadline::now());
         let permit = self.sessions.permit(Use::Request, deadline).await.ok_or_else(busy)?;
-        let opening = taken.connected.insert(Connected { connection: None, session: None, permit });
-        match timeout_at(deadline, self.dialect.open(self.limits)).await {
-            Ok(Ok((connection, session))) => {
-                (opening.connection, opening.session) = (Some(connection), session);
+        let (dialect, limits) = (Arc::clone(&self.dialect), self.limits);
+        let opening = async move { dialect.open(limits).await };
+        let (session, opened) = abandoned::open(&taken.runtime, opening);
+        let session = Some(session);
+        let connected = taken.connected.insert(Connected { connection: None, session, permit });
+        match timeout_at(deadline, opened).await {
+            Ok(Ok(Ok((connection, session)))) => {
+                connected.connection = Some(connection);
+                connected.session = session.map(Session::Open);
                 Ok(taken)
             }
-            Ok(Err(cause)) => {
+            Ok(Ok(Err(cause))) => {
                 taken.connected = None;
                 Err(errors::not_connected(&cause, &*self.dialect).into())
             }
-            Err(_) => Err(errors::not_connected_in(limit, backend).into()),
+            Ok(Err(_)) | Err(_) => Err(errors::not_connected_in(limit, backend).into()),
         }
     }
 
@@ -349,7 +353,7 @@ impl<D: Dialect> Pool<D> {
         for (connected, _) in idle {
             let Connected { connection, session, permit } = connected;
             drop(connection);
-            if session.is_some() {
+            if let Some(session) = session {
                 self.abandoned.add(runtime, session, (Some(permit), None));
             }
         }
@@ -376,10 +380,8 @@ impl<D: Dialect> Taken<'_, D> {
     fn end(&mut self) -> Option<oneshot::Receiver<()>> {
         let turn = self.turn.take();
         let Connected { connection, session, permit } = self.connected.take()?;
-        let may_have_a_session = connection.is_none() || session.is_some();
         drop(connection);
-        let end = || self.pool.abandoned.add(&self.runtime, session, (Some(permit), turn));
-        may_have_a_session.then(end)
+        Some(self.pool.abandoned.add(&self.runtime, session?, (Some(permit), turn)))
     }
 }
 

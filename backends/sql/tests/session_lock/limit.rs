@@ -170,8 +170,14 @@ async fn recovers(locks: &Locks, (over, waiting): (Arc<AtomicBool>, JoinSet<()>)
     sleep(ms(1_000)).await;
     over.store(true, Ordering::SeqCst);
     waiting.join_all().await;
-    let guard = locks.mutex("after").wait_for(ms(20_000)).acquire().await.unwrap();
-    guard.release().await.unwrap();
+    // On a busy machine, a request may fail because the server answers too late.
+    within(ms(20_000), "the client to work again", async || {
+        match locks.mutex("after").wait_for(ms(5_000)).acquire().await {
+            Ok(guard) => guard.release().await.is_ok(),
+            Err(_) => false,
+        }
+    })
+    .await;
 }
 
 /// In the mode `row`, each hold needs its own session, so the holds use up all sessions for holds,

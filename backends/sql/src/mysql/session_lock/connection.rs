@@ -49,19 +49,19 @@ impl MySqlSession {
         common: &Arc<Sessions<MySql>>,
         permit: Permit<MySql>,
     ) -> Result<Self> {
-        let (pool, opened) = (&common.pool, Instant::now());
-        let connecting = async {
+        let (pool, opened) = (Arc::clone(&common.pool), Instant::now());
+        let connecting = async move {
             let mut connection = pool.dialect().connect().await?;
             let rows = fetch_on(&mut connection, format!("{SET_UP}; {}", identity())).await?;
             let session = session(rows.last(), opened).ok_or(sqlx::Error::RowNotFound)?;
-            sqlx::Result::Ok((connection, session))
+            Ok(((connection, session.id), Some(session)))
         };
-        let (connection, session, permit) = permit.open(connecting).await?;
+        let ((connection, id), _, permit) = permit.open(connecting).await?;
         let mut this = Self {
             connection,
             common: Arc::clone(common),
             watching: None,
-            id: session.id,
+            id,
             over: false,
             timeouts: None,
             prepares: false,
@@ -73,6 +73,7 @@ impl MySqlSession {
         };
         // Raising the fences may block, so it follows `open`: from then on, the permit can end a
         // stuck session by its id.
+        let pool = &common.pool;
         let limit = pool.limits().answer;
         match tokio::time::timeout(limit, this.raise_fences()).await {
             Ok(Ok(())) => Ok(this),

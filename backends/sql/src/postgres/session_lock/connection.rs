@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use lockwright_core::{Claim, ErrorKind, Fence, Mode, Result, async_trait};
 use sqlx::Acquire;
-use sqlx::postgres::{PgConnection, PgListener, PgPool, PgPoolOptions};
+use sqlx::postgres::{PgConnection, PgListener, PgPool};
 use tokio::time::timeout_at;
 
 use super::{JOINT, OWN, key_of, key_of_claim};
@@ -60,38 +60,39 @@ impl PgSession {
         permit: Permit<Postgresql>,
     ) -> Result<Self> {
         let (dialect, limit) = (common.pool.dialect(), common.pool.limits().connect);
-        let pool = PgPoolOptions::new()
-            .max_connections(1)
-            .acquire_timeout(limit)
-            .idle_timeout(None)
-            .max_lifetime(None)
-            .test_before_acquire(false)
-            .after_release(|_, _| Box::pin(async { Ok(false) }))
-            .connect_lazy_with(dialect.server.clone());
-        let opened = Instant::now();
-        let connected = tokio::select! {
-            biased;
-            listener = PgListener::connect_with(&pool) => listener,
-            error = refusal(&common.pool) => Err(error),
+        let begun = Instant::now();
+        let requests = Arc::clone(&common.pool);
+        let opening = async move {
+            let pool = requests.dialect().one_connection();
+            let mut listener = tokio::select! {
+                biased;
+                listener = PgListener::connect_with(&pool) => listener,
+                error = refusal(&requests) => Err(error),
+            }?;
+            listener.eager_reconnect(false);
+            listener.ignore_pool_close_event(true);
+            let row = set_up(&mut listener, requests.dialect()).await?;
+            let id = row.int(0).unwrap_or_default();
+            let session = Postgresql::session(&row, begun).ok().flatten();
+            Ok(((listener, pool, id), session))
         };
-        let mut listener = match connected {
-            Ok(listener) => listener,
-            // The server may have opened a session, so the permit isn't given back at once.
-            Err(error @ sqlx::Error::PoolTimedOut) => {
-                return Err(errors::not_connected(&error, dialect));
+        let deadline = (begun + limit).into();
+        let too_late = |_| errors::not_connected_in(limit, dialect.backend());
+        let opened = timeout_at(deadline, permit.open_unlimited(opening)).await;
+        let opened = opened.map_err(too_late)?.map_err(|error| match code(&error).as_deref() {
+            Some(UNDEFINED_OBJECT) => {
+                let message = "this mode needs PostgreSQL 14 or later, which can end idle \
+                               sessions; use the mode lease";
+                common.pool.error(ErrorKind::Unsupported, message)
             }
-            Err(error) => {
-                permit.give_back();
-                return Err(errors::not_connected(&error, dialect));
-            }
-        };
-        listener.eager_reconnect(false);
-        listener.ignore_pool_close_event(true);
+            _ => errors::not_connected(&error, dialect),
+        });
+        let ((listener, pool, id), _, permit) = opened?;
         let mut session = Self {
             listener,
             pool,
             common: Arc::clone(common),
-            id: 0,
+            id,
             over: false,
             must_let_go: false,
             has_waited: false,
@@ -101,48 +102,12 @@ impl PgSession {
             has_prepared: false,
             permit,
         };
-        match timeout_at((opened + limit).into(), session.set_up(opened)).await {
-            Ok(result) => result.map(|()| session),
-            Err(_) => Err(errors::not_connected_in(limit, dialect.backend())),
-        }
+        // Raising the fences may wait for a locked table. The permit can then end the session.
+        timeout_at(deadline, session.raise_fences()).await.map_err(too_late)??;
+        Ok(session)
     }
 
-    async fn set_up(&mut self, opened: Instant) -> Result<()> {
-        // - The idle timeouts end the session of a suspended process, even if it has no hold.
-        // - `synchronous_commit = off`: lock statements needn't wait for the disk, because a crash
-        //   ends all holds, and the next client then raises the sequence of fences.
-        // - `lock_timeout` limits waits for operators' locks on the tables and the sequence.
-        // - `read committed`: a hold's transaction sees later commits, such as a break.
-        let mut text = format!(
-            "SET application_name = '{OWN}'; SET statement_timeout = 0; SET lock_timeout = '5s'; \
-             SET idle_session_timeout = '60s'; SET idle_in_transaction_session_timeout = '60s'; \
-             SET synchronous_commit = off; SET default_transaction_isolation = 'read committed';"
-        );
-        let version = match self.connection().await {
-            Ok(connection) => connection.server_version_num().unwrap_or_default(),
-            Err(error) => return Err(self.common.failed(error)),
-        };
-        if version >= 170_000 {
-            text.push_str(" SET transaction_timeout = 0;");
-        }
-        text.push_str(" SELECT ");
-        text.push_str(&self.common.pool.dialect().identity());
-        let rows = match self.run(text).await {
-            Ok(rows) => rows,
-            Err(error) if code(&error).as_deref() == Some(UNDEFINED_OBJECT) => {
-                let message = "this mode needs PostgreSQL 14 or later, which can end idle \
-                               sessions; use the mode lease";
-                return Err(self.common.pool.error(ErrorKind::Unsupported, message));
-            }
-            Err(error) => return Err(self.common.failed(error)),
-        };
-        if let Some(row) = rows.last() {
-            self.id = row.int(0).unwrap_or_default();
-            let session = Postgresql::session(row, opened).ok().flatten();
-            session.into_iter().for_each(|session| self.permit.is_of(session));
-        }
-        // `must_raise` and `raise` may wait for a locked table. They run after `is_of`, which lets
-        // the permit end a stuck session by its id.
+    async fn raise_fences(&mut self) -> Result<()> {
         let render = |name| self.common.sql(Mode::Exclusive, name).render(&[], Postgresql::literal);
         let (must_raise, raise) = (render("must_raise"), render("raise"));
         if is_true(&self.run_or_fail(must_raise).await?, 0) {
@@ -486,6 +451,26 @@ impl Session for PgSession {
         let _ = tokio::time::timeout(CLOSE_LIMIT, pool.close()).await;
         drop(permit);
     }
+}
+
+async fn set_up(listener: &mut PgListener, dialect: &Postgresql) -> sqlx::Result<Row> {
+    // - The idle timeouts end the session of a suspended process, even if it has no hold.
+    // - `synchronous_commit = off`: lock statements needn't wait for the disk, because a crash
+    //   ends all holds, and the next client then raises the sequence of fences.
+    // - `lock_timeout` limits waits for operators' locks on the tables and the sequence.
+    // - `read committed`: a hold's transaction sees later commits, such as a break.
+    let mut text = format!(
+        "SET application_name = '{OWN}'; SET statement_timeout = 0; SET lock_timeout = '5s'; \
+         SET idle_session_timeout = '60s'; SET idle_in_transaction_session_timeout = '60s'; \
+         SET synchronous_commit = off; SET default_transaction_isolation = 'read committed';"
+    );
+    let connection = listener.acquire().await?;
+    if connection.server_version_num().unwrap_or_default() >= 170_000 {
+        text.push_str(" SET transaction_timeout = 0;");
+    }
+    text.push_str(" SELECT ");
+    text.push_str(&dialect.identity());
+    fetch_on(connection, text).await?.pop().ok_or(sqlx::Error::RowNotFound)
 }
 
 /// Connects without sqlx's pool until an attempt fails, and returns its error. The pool hides such

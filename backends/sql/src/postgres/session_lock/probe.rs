@@ -22,13 +22,13 @@ pub(crate) async fn check(sessions: &Arc<Sessions<Postgresql>>) -> Result<()> {
     let opened = first.id();
     // With the smallest limit on sessions, `first` has the only permit for holds, so the second
     // connection uses the listener's permit.
-    let _permit = match Permit::try_get(pool, Use::Hold) {
+    let permit = match Permit::try_get(pool, Use::Hold) {
         Some(permit) => permit,
         None => Permit::get(pool, Use::Listen, deadline).await?,
     };
     let asking = async {
         let process = |rows: Vec<Row>| rows.last()?.int(0).ok();
-        let mut second = dialect.connect().await?;
+        let (mut second, _permit) = permit.connect().await?;
         let between = process(dialect.fetch(&mut second, format!("BEGIN; {PROCESS}")).await?);
         let again = process(first.run(PROCESS.to_owned()).await?);
         sqlx::Result::Ok(between != Some(opened) && again == Some(opened))

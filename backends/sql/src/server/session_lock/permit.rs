@@ -4,13 +4,15 @@ use lockwright_core::Result;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
 
-use crate::server::{Dialect, Pool, ServerSession, SessionPermit, Use, errors};
+use crate::server::abandoned::{self, Session};
+use crate::server::{Dialect, Opened, Pool, ServerSession, SessionPermit, Use, errors};
 
 /// A session's permit. Dropping it ends the session on the server, and then frees the permit.
 pub(crate) struct Permit<D: Dialect> {
     pool: Arc<Pool<D>>,
     runtime: Handle,
-    session: Option<ServerSession>,
+    /// `None` before the connection is opened, and behind a pooler.
+    session: Option<Session>,
     permit: Option<SessionPermit>,
 }
 
@@ -39,40 +41,42 @@ impl<D: Dialect> Permit<D> {
         }
     }
 
-    pub(crate) fn is_of(&mut self, session: ServerSession) {
-        self.session = Some(session);
-    }
-
-    pub(crate) async fn open<C>(
-        mut self,
-        opening: impl Future<Output = sqlx::Result<(C, ServerSession)>>,
-    ) -> Result<(C, ServerSession, Self)> {
+    /// Opens a connection, within the pool's time limit.
+    pub(crate) async fn open<C: Send + 'static>(
+        self,
+        opening: impl Future<Output = sqlx::Result<Opened<C>>> + Send + 'static,
+    ) -> Result<(C, Option<ServerSession>, Self)> {
         let pool = Arc::clone(&self.pool);
         let limit = pool.limits().connect;
-        match timeout(limit, opening).await {
-            Ok(Ok((connection, session))) => {
-                self.is_of(session);
-                Ok((connection, session, self))
-            }
-            Ok(Err(cause)) => {
-                self.give_back();
-                Err(errors::not_connected(&cause, pool.dialect()))
-            }
+        match timeout(limit, self.open_unlimited(opening)).await {
+            Ok(opened) => opened.map_err(|cause| errors::not_connected(&cause, pool.dialect())),
             Err(_) => Err(errors::not_connected_in(limit, pool.dialect().backend())),
         }
     }
 
-    pub(crate) async fn connect(mut self) -> sqlx::Result<(D::Connection, Self)> {
-        match self.pool.dialect().open(self.pool.limits()).await {
+    pub(crate) async fn open_unlimited<C: Send + 'static>(
+        mut self,
+        opening: impl Future<Output = sqlx::Result<Opened<C>>> + Send + 'static,
+    ) -> sqlx::Result<(C, Option<ServerSession>, Self)> {
+        let (session, opened) = abandoned::open(&self.runtime, opening);
+        self.session = Some(session);
+        match opened.await.unwrap_or(Err(sqlx::Error::WorkerCrashed)) {
             Ok((connection, session)) => {
-                self.session = session;
-                Ok((connection, self))
+                self.session = session.map(Session::Open);
+                Ok((connection, session, self))
             }
             Err(cause) => {
                 self.give_back();
                 Err(cause)
             }
         }
+    }
+
+    pub(crate) async fn connect(self) -> sqlx::Result<(D::Connection, Self)> {
+        let pool = Arc::clone(&self.pool);
+        let opening = async move { pool.dialect().open(pool.limits()).await };
+        let (connection, _, permit) = self.open_unlimited(opening).await?;
+        Ok((connection, permit))
     }
 
     /// Frees the permit at once, for a connection without a session on the server.
@@ -83,8 +87,8 @@ impl<D: Dialect> Permit<D> {
 
 impl<D: Dialect> Drop for Permit<D> {
     fn drop(&mut self) {
-        if let Some(permit) = self.permit.take() {
-            drop(self.pool.abandon(&self.runtime, self.session, permit));
+        if let (Some(session), Some(permit)) = (self.session.take(), self.permit.take()) {
+            drop(self.pool.abandon(&self.runtime, session, permit));
         }
     }
 }

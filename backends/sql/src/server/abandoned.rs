@@ -7,11 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use futures_util::FutureExt as _;
 use lockwright_core::backend_util::lock;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 
 use super::{Dialect, Limits, SessionPermit, errors};
 
@@ -30,8 +29,9 @@ pub(crate) struct ServerSession {
 /// The session of a connection that this client has opened or is opening.
 pub(crate) enum Session {
     Open(ServerSession),
-    /// Returns the session if the server opened one.
-    Opening(JoinHandle<Option<ServerSession>>),
+    /// A set of one task, because dropping a set ends its tasks. The task returns the session if the
+    /// server opened one.
+    Opening(JoinSet<Option<ServerSession>>),
 }
 
 /// A connection and its session, which is `None` behind a pooler.
@@ -44,12 +44,14 @@ pub(crate) fn open<C: Send + 'static>(
     opening: impl Future<Output = sqlx::Result<Opened<C>>> + Send + 'static,
 ) -> (Session, oneshot::Receiver<sqlx::Result<Opened<C>>>) {
     let (sender, receiver) = oneshot::channel();
-    let task = runtime.spawn(async move {
+    let opening = async move {
         let opened = opening.await;
         let session = opened.as_ref().ok().and_then(|(_, session)| *session);
         drop(sender.send(opened));
         session
-    });
+    };
+    let mut task = JoinSet::new();
+    task.spawn_on(opening, runtime);
     (Session::Opening(task), receiver)
 }
 
@@ -103,19 +105,13 @@ impl Ending {
     /// Returns whether the server opened no session, or the opening `is_dead`.
     fn has_no_session(&mut self, is_dead: impl Fn(Instant) -> bool) -> bool {
         let Session::Opening(opening) = &mut self.session else { return false };
-        match opening.now_or_never() {
+        match opening.try_join_next() {
             Some(Ok(Some(session))) => {
                 self.session = Session::Open(session);
                 false
             }
             Some(Ok(None) | Err(_)) => true,
-            None => {
-                let is_dead = is_dead(self.since);
-                if is_dead {
-                    opening.abort();
-                }
-                is_dead
-            }
+            None => is_dead(self.since),
         }
     }
 }

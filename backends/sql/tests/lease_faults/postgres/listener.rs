@@ -10,9 +10,9 @@ async fn silent_listener_is_replaced() {
     let other = locks(&server.url(), ttl).await;
     let held = other.mutex("x").acquire().await.unwrap();
     let waiting = tokio::spawn(client.mutex("x").acquire());
-    let listening = "SELECT min(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND pid > ";
-    let listener = async |after: String| {
-        let ask = format!("{listening}{after}");
+    let listening = "SELECT min(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND pid <> ";
+    let listener = async |other_than: String| {
+        let ask = format!("{listening}{other_than}");
         eventually(|| async { Some(server.sql(&ask).unwrap()).filter(|pid| !pid.is_empty()) }).await
     };
     let first = listener("0".to_owned()).await;

@@ -56,11 +56,11 @@ impl Postgresql {
         self
     }
 
-    /// Returns a pool for a [`PgListener`]. Its callers limit the time to connect.
-    pub(super) fn one_connection(&self) -> PgPool {
+    /// Returns a pool for a [`PgListener`](sqlx::postgres::PgListener).
+    pub(super) fn one_connection(&self, connect_limit: Duration) -> PgPool {
         PgPoolOptions::new()
             .max_connections(1)
-            .acquire_timeout(Duration::from_secs(3_600))
+            .acquire_timeout(connect_limit)
             .idle_timeout(None)
             .max_lifetime(None)
             .test_before_acquire(false)

@@ -198,7 +198,7 @@ type Line = (PgListener, Permit<Postgresql>);
 async fn line(pool: &Pool<Postgresql>, permit: Permit<Postgresql>) -> sqlx::Result<Option<Line>> {
     let limits = pool.limits();
     let dialect = pool.dialect();
-    let (begun, only_one) = (Instant::now(), dialect.one_connection());
+    let (begun, only_one) = (Instant::now(), dialect.one_connection(limits.connect));
     let identity = format!("SELECT {}", dialect.identity());
     let opening = async move {
         let mut listener = PgListener::connect_with(&only_one).await?;

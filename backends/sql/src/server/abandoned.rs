@@ -1,4 +1,4 @@
-//! Ends abandoned sessions: those whose connection this client has closed.
+//! Ends abandoned sessions: those whose connection this client has closed or opens in vain.
 //!
 //! A server process that waits for a lock or a replica doesn't notice a closed connection. So one
 //! task ends these sessions through another connection.
@@ -59,9 +59,11 @@ const LOOKS: (Duration, Duration) = (Duration::from_millis(5), Duration::from_mi
 
 const TRIES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
-/// The time limit for one request. While the server answers this task, an opening that takes longer
-/// is dead.
 const LIMIT: Duration = Duration::from_secs(5);
+
+/// An abandoned opening is dead if the server has answered this task's requests for this long,
+/// through a connection opened more than [`LIMIT`] after the opening was abandoned.
+const OVERDUE: Duration = Duration::from_secs(1);
 
 /// The longest time limit for one attempt to connect. Each timeout doubles the limit, so that
 /// attempts are few: a frozen server may later open a session for each. After an outage, requests
@@ -69,7 +71,7 @@ const LIMIT: Duration = Duration::from_secs(5);
 const LONGEST_CONNECT: Duration = Duration::from_secs(15);
 
 /// The time that the server needs to end the session of a closed connection.
-const CLOSING: Duration = Duration::from_millis(200);
+pub(crate) const CLOSING: Duration = Duration::from_millis(200);
 
 const UNUSED: Duration = Duration::from_secs(1);
 
@@ -102,8 +104,8 @@ impl Ending {
         }
     }
 
-    /// Returns whether the server opened no session, or the opening `is_dead`.
-    fn has_no_session(&mut self, is_dead: impl Fn(Instant) -> bool) -> bool {
+    /// Returns whether the opening has ended without a session.
+    fn has_no_session(&mut self) -> bool {
         let Session::Opening(opening) = &mut self.session else { return false };
         match opening.try_join_next() {
             Some(Ok(Some(session))) => {
@@ -111,8 +113,12 @@ impl Ending {
                 false
             }
             Some(Ok(None) | Err(_)) => true,
-            None => is_dead(self.since),
+            None => false,
         }
+    }
+
+    fn is_long_before(&self, begun: Instant) -> bool {
+        self.since + LIMIT < begun
     }
 }
 
@@ -213,6 +219,7 @@ impl<D: Dialect> Abandoned<D> {
                     "the server doesn't answer".to_owned()
                 }
             };
+            self.free(Ending::has_no_session);
             tracing::debug!(refusal, "abandoned sessions can't be ended");
             self.set_refusal(Some(refusal));
             if self.closed.load(Ordering::Relaxed) {
@@ -232,19 +239,22 @@ impl<D: Dialect> Abandoned<D> {
         let answered = Instant::now();
         let (mut pause, mut used) = (LOOKS.0, Instant::now());
         loop {
-            // An opening that began before this task's own has had at least as much time.
-            let is_dead = |since| since < begun && answered.elapsed() > LIMIT;
-            let mut any_ended = self.free(|ending| ending.has_no_session(is_dead));
-            let known: Vec<ServerSession> =
-                lock(&self.waiting).sessions.iter().filter_map(Ending::known).collect();
-            if !known.is_empty() {
-                let ending = self.dialect.end_sessions(&mut connection, &known);
+            let mut any_ended = self.free(Ending::has_no_session);
+            let (known, is_empty) = {
+                let waiting = lock(&self.waiting);
+                let known: Vec<_> = waiting.sessions.iter().filter_map(Ending::known).collect();
+                (known, waiting.sessions.is_empty())
+            };
+            if !is_empty {
+                let may_be_overdue = answered.elapsed() > OVERDUE;
+                let ending = self.end(&mut connection, &known);
                 match tokio::time::timeout(LIMIT, ending).await {
                     Ok(Ok(still_there)) => {
-                        any_ended |= self.free(|ending| {
-                            ending.known().is_some_and(|session| {
+                        any_ended |= self.free(|ending| match ending.known() {
+                            Some(session) => {
                                 known.contains(&session) && !still_there.contains(&session.id)
-                            })
+                            }
+                            None => may_be_overdue && ending.is_long_before(begun),
                         });
                     }
                     Ok(Err(cause)) if cause.as_database_error().is_some() => {
@@ -268,8 +278,8 @@ impl<D: Dialect> Abandoned<D> {
                 let waiting = lock(&self.waiting);
                 let may_be_dead = |ending: &Ending| {
                     ending.known().is_none()
-                        && ending.since >= begun
-                        && ending.since.elapsed() > LIMIT
+                        && !ending.is_long_before(begun)
+                        && ending.is_long_before(Instant::now())
                 };
                 (waiting.sessions.is_empty(), waiting.sessions.iter().any(may_be_dead))
             };
@@ -286,6 +296,19 @@ impl<D: Dialect> Abandoned<D> {
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(if is_empty { LOOKS.0 * 4 } else { LOOKS.1 });
         }
+    }
+
+    /// Ends the sessions, and returns the ids of those that still existed. Makes a request even if
+    /// there are none.
+    async fn end(
+        &self,
+        connection: &mut D::Connection,
+        sessions: &[ServerSession],
+    ) -> sqlx::Result<Vec<i64>> {
+        if sessions.is_empty() {
+            return self.dialect.fetch(connection, "SELECT 1".to_owned()).await.map(|_| Vec::new());
+        }
+        self.dialect.end_sessions(connection, sessions).await
     }
 
     fn free(&self, has_ended: impl FnMut(&mut Ending) -> bool) -> bool {

@@ -109,6 +109,10 @@ impl<D: Dialect> Pool<D> {
         &self.dialect
     }
 
+    pub(crate) fn shared_dialect(&self) -> Arc<D> {
+        Arc::clone(&self.dialect)
+    }
+
     pub(crate) fn limits(&self) -> Limits {
         self.limits
     }
@@ -299,7 +303,7 @@ impl<D: Dialect> Pool<D> {
         let deadline = deadline.min(Deadline::now() + self.limits.connect);
         let limit = deadline.saturating_duration_since(Deadline::now());
         let permit = self.sessions.permit(Use::Request, deadline).await.ok_or_else(busy)?;
-        let (dialect, limits) = (Arc::clone(&self.dialect), self.limits);
+        let (dialect, limits) = (self.shared_dialect(), self.limits);
         let opening = async move { dialect.open(limits).await };
         let (session, opened) = abandoned::open(&taken.runtime, opening);
         let session = Some(session);

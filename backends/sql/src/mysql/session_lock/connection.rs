@@ -49,9 +49,9 @@ impl MySqlSession {
         common: &Arc<Sessions<MySql>>,
         permit: Permit<MySql>,
     ) -> Result<Self> {
-        let (pool, opened) = (Arc::clone(&common.pool), Instant::now());
+        let (dialect, opened) = (common.pool.shared_dialect(), Instant::now());
         let connecting = async move {
-            let mut connection = pool.dialect().connect().await?;
+            let mut connection = dialect.connect().await?;
             let rows = fetch_on(&mut connection, format!("{SET_UP}; {}", identity())).await?;
             let session = session(rows.last(), opened).ok_or(sqlx::Error::RowNotFound)?;
             Ok(((connection, session.id), Some(session)))

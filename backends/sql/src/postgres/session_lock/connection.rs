@@ -4,19 +4,20 @@
 //! statements too, so it detects the connection's end. Its `try_recv` is cancel-safe. Only joint
 //! sessions listen to a channel.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use lockwright_core::{Claim, ErrorKind, Fence, Mode, Result, async_trait};
 use sqlx::Acquire;
 use sqlx::postgres::{PgConnection, PgListener, PgPool};
-use tokio::time::timeout_at;
+use tokio::time::{timeout, timeout_at};
 
 use super::{JOINT, OWN, key_of, key_of_claim};
 use crate::postgres::dialect::{
     DEADLOCK, LOCK_NOT_AVAILABLE, Postgresql, code, fetch_on, fetch_prepared,
 };
+use crate::server::abandoned::CLOSING;
 use crate::server::session_lock::joint_session::statement_limit;
 use crate::server::session_lock::{
     Ended, Grant, KEPT_TIMEOUTS, Kept, Kind, Locked, Permit, Session, SessionId, Sessions,
@@ -61,17 +62,22 @@ impl PgSession {
     ) -> Result<Self> {
         let (dialect, limit) = (common.pool.dialect(), common.pool.limits().connect);
         let begun = Instant::now();
-        let requests = Arc::clone(&common.pool);
+        let (requests, own) = (Arc::downgrade(&common.pool), common.pool.shared_dialect());
         let opening = async move {
-            let pool = requests.dialect().one_connection();
+            // The caller limits the time to connect.
+            let pool = own.one_connection(Duration::from_secs(3_600));
             let mut listener = tokio::select! {
                 biased;
                 listener = PgListener::connect_with(&pool) => listener,
-                error = refusal(&requests) => Err(error),
+                error = refusal(&requests) => {
+                    // The dropped attempt to connect may have a session.
+                    tokio::time::sleep(CLOSING).await;
+                    Err(error)
+                }
             }?;
             listener.eager_reconnect(false);
             listener.ignore_pool_close_event(true);
-            let row = set_up(&mut listener, requests.dialect()).await?;
+            let row = set_up(&mut listener, &own).await?;
             let id = row.int(0).unwrap_or_default();
             let session = Postgresql::session(&row, begun).ok().flatten();
             Ok(((listener, pool, id), session))
@@ -83,7 +89,7 @@ impl PgSession {
             Some(UNDEFINED_OBJECT) => {
                 let message = "this mode needs PostgreSQL 14 or later, which can end idle \
                                sessions; use the mode lease";
-                common.pool.error(ErrorKind::Unsupported, message)
+                common.pool.error(ErrorKind::Unsupported, message).with_source(error)
             }
             _ => errors::not_connected(&error, dialect),
         });
@@ -475,14 +481,17 @@ async fn set_up(listener: &mut PgListener, dialect: &Postgresql) -> sqlx::Result
 
 /// Connects without sqlx's pool until an attempt fails, and returns its error. The pool hides such
 /// errors: it retries while no server answers or the server has too many clients.
-async fn refusal(requests: &Arc<Pool<Postgresql>>) -> sqlx::Error {
+async fn refusal(requests: &Weak<Pool<Postgresql>>) -> sqlx::Error {
     const PAUSE: Duration = Duration::from_millis(200);
 
     loop {
         tokio::time::sleep(PAUSE).await;
+        let Some(requests) = requests.upgrade() else { return sqlx::Error::PoolClosed };
         // The modes `session` and `row` have no separate listener, so its permit is free.
-        let Some(permit) = Permit::try_get(requests, Use::Listen) else { continue };
-        if let Err(error) = permit.connect().await {
+        let Some(permit) = Permit::try_get(&requests, Use::Listen) else { continue };
+        let limit = requests.limits().connect;
+        drop(requests);
+        if let Ok(Err(error)) = timeout(limit, permit.connect()).await {
             return error;
         }
     }

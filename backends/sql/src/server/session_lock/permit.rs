@@ -54,6 +54,8 @@ impl<D: Dialect> Permit<D> {
         }
     }
 
+    /// Like [`open`](Self::open), without a limit. `opening` must not have an `Arc` of the pool,
+    /// because the pool's drop ends abandoned openings.
     pub(crate) async fn open_unlimited<C: Send + 'static>(
         mut self,
         opening: impl Future<Output = sqlx::Result<Opened<C>>> + Send + 'static,
@@ -65,6 +67,8 @@ impl<D: Dialect> Permit<D> {
                 self.session = session.map(Session::Open);
                 Ok((connection, session, self))
             }
+            // sqlx's pool has dropped an attempt to connect, which may have a session.
+            Err(cause @ sqlx::Error::PoolTimedOut) => Err(cause),
             Err(cause) => {
                 self.give_back();
                 Err(cause)
@@ -73,8 +77,8 @@ impl<D: Dialect> Permit<D> {
     }
 
     pub(crate) async fn connect(self) -> sqlx::Result<(D::Connection, Self)> {
-        let pool = Arc::clone(&self.pool);
-        let opening = async move { pool.dialect().open(pool.limits()).await };
+        let (dialect, limits) = (self.pool.shared_dialect(), self.pool.limits());
+        let opening = async move { dialect.open(limits).await };
         let (connection, _, permit) = self.open_unlimited(opening).await?;
         Ok((connection, permit))
     }

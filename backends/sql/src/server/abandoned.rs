@@ -1,4 +1,5 @@
-//! Ends abandoned sessions: those whose connection this client has closed or opens in vain.
+//! Ends abandoned sessions: those whose connection this client has closed, or no longer needs when it
+//! has opened.
 //!
 //! A server process that waits for a lock or a replica doesn't notice a closed connection. So one
 //! task ends these sessions through another connection.
@@ -38,7 +39,7 @@ pub(crate) enum Session {
 pub(crate) type Opened<C> = (C, Option<ServerSession>);
 
 /// Opens a connection in a task, which continues if the caller stops waiting for the receiver: the
-/// server opens a session for the connection sooner or later, and only the task learns its id.
+/// server may still open a session for the connection, and only the task receives its id.
 pub(crate) fn open<C: Send + 'static>(
     runtime: &Handle,
     opening: impl Future<Output = sqlx::Result<Opened<C>>> + Send + 'static,

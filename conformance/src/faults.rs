@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use lockwright_core::backend_util::lock;
 use lockwright_core::{
-    AcquireOutcome, BootInstant, BreakMode, BreakTarget, Broken, Claim, Clock, DistributedLock,
-    Error, ErrorKind, Event, Events, Inspection, LockName, Profile, ReleaseMode, ReleaseOutcome,
-    Renew, Renewal, RenewalOutcome, Result, SweepReport, Token, Wait, async_trait, delegate,
+    AcquireOutcome, BootInstant, Claim, Clock, DistributedLock, Error, ErrorKind, Event, Events,
+    Inspection, LockName, Profile, ReleaseMode, ReleaseOutcome, Renew, Renewal, RenewalOutcome,
+    Result, SweepReport, Token, Wait, async_trait, delegate,
 };
 use tokio::sync::Notify;
 
@@ -28,8 +28,6 @@ pub enum Op {
     Swap,
     /// [`DistributedLock::inspect`].
     Inspect,
-    /// [`DistributedLock::break_lock`].
-    Break,
 }
 
 /// The fate of a request to a [`Faulty`] backend.
@@ -458,21 +456,6 @@ impl DistributedLock for Faulty {
         self.send(call, self.0.backend.inspect(name), again).await.1
     }
 
-    async fn break_lock(
-        &self,
-        name: &LockName,
-        seen: BreakTarget,
-        how: BreakMode,
-        by: &str,
-        reason: &str,
-    ) -> Result<Broken> {
-        let (backend, again) = (Arc::clone(&self.0.backend), name.clone());
-        let texts = (by.to_owned(), reason.to_owned());
-        let again = async move { backend.break_lock(&again, seen, how, &texts.0, &texts.1).await };
-        let call = self.call(Op::Break, NO_TOKEN);
-        self.send(call, self.0.backend.break_lock(name, seen, how, by, reason), again).await.1
-    }
-
     async fn sweep(&self, idle: Duration) -> Result<SweepReport> {
         lock(&self.0.state.sweeps).push((self.0.clock.now(), idle));
         let planned = lock(&self.0.state.plan).sweeps.pop_front();
@@ -482,5 +465,5 @@ impl DistributedLock for Faulty {
         }
     }
 
-    delegate!(|this| this.0.backend; list, doctor);
+    delegate!(|this| this.0.backend; list, break_lock, doctor);
 }

@@ -216,7 +216,7 @@ impl World {
         let cut = Arc::clone(&is_cut);
         let mut fates = Random::of(!seed, number.into());
         faulty.decide(move |op| {
-            if matches!(op, Op::Inspect | Op::Break) {
+            if op == Op::Inspect {
                 return Fate::Pass;
             }
             // Draw a fate even for a cut-off process, so later fates don't depend on the cut.

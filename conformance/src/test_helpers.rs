@@ -44,9 +44,27 @@ pub fn claim_for(locked: &str, ttl: Duration) -> Claim {
 /// Acquires a lock, and panics if it isn't free.
 #[track_caller]
 pub fn grant(backend: &dyn DistributedLock, claim: &Claim) -> impl Future<Output = Granted> + Send {
+    granted(backend, claim, Wait::No)
+}
+
+/// Acquires a lock for the first claim in the queue.
+#[track_caller]
+pub fn grant_next(
+    backend: &dyn DistributedLock,
+    claim: &Claim,
+) -> impl Future<Output = Granted> + Send {
+    granted(backend, claim, FOR_EVER)
+}
+
+#[track_caller]
+fn granted(
+    backend: &dyn DistributedLock,
+    claim: &Claim,
+    wait: Wait,
+) -> impl Future<Output = Granted> + Send {
     let asked_for = std::panic::Location::caller();
     async move {
-        match backend.try_acquire(claim).await {
+        match backend.acquire(claim, wait).await {
             Ok(AcquireOutcome::Granted(granted)) => granted,
             other => panic!("requested at {asked_for}: {other:?}"),
         }
@@ -64,21 +82,6 @@ pub fn busy<'a>(
     async move {
         match backend.acquire(claim, wait).await {
             Ok(AcquireOutcome::Busy(busy)) => busy,
-            other => panic!("requested at {asked_for}: {other:?}"),
-        }
-    }
-}
-
-/// Acquires a lock for the first claim in the queue.
-#[track_caller]
-pub fn grant_next(
-    backend: &dyn DistributedLock,
-    claim: &Claim,
-) -> impl Future<Output = Granted> + Send {
-    let asked_for = std::panic::Location::caller();
-    async move {
-        match backend.acquire(claim, FOR_EVER).await {
-            Ok(AcquireOutcome::Granted(granted)) => granted,
             other => panic!("requested at {asked_for}: {other:?}"),
         }
     }

@@ -67,7 +67,7 @@ impl Client {
                 deadline = guard.deadline();
                 self.journal.write(Event::Renewed { token, deadline });
             }
-            let accepted = self.register.write(fence);
+            let accepted = self.register.write_to(NAME, fence);
             self.journal.write(Event::Wrote { token, fence, accepted, late: false });
             self.clock.sleep(Duration::from_millis(400)).await;
         }

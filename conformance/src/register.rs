@@ -37,8 +37,6 @@ pub struct Writes {
     pub refused: usize,
 }
 
-const ONLY: &str = "";
-
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Request {
@@ -48,12 +46,7 @@ pub(crate) enum Request {
 }
 
 impl Register {
-    /// Writes to the unnamed register. Returns whether the register accepted the fence.
-    pub fn write(&self, fence: Fence) -> bool {
-        self.write_to(ONLY, fence)
-    }
-
-    /// Like [`write`](Self::write), for the register of `name`.
+    /// Writes to the register of `name`. Returns whether the register accepted the fence.
     pub fn write_to(&self, name: &str, fence: Fence) -> bool {
         let mut state = lock(&self.0);
         let writes = state.writes.entry(name.to_owned()).or_default();
@@ -65,11 +58,6 @@ impl Register {
             writes.refused += 1;
         }
         fresh
-    }
-
-    /// Returns the writes to the unnamed register.
-    pub fn writes(&self) -> Writes {
-        self.writes_to(ONLY)
     }
 
     /// Returns the writes for `name`.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lockwright_conformance::{Connect, Factory, Runtime, connector, harness};
+use lockwright_conformance::{Factory, Runtime, connector, harness};
 use lockwright_core::*;
 
 /// Locks in a map. Clones are connections to the same "server".
@@ -104,26 +104,11 @@ impl DistributedLock for Own {
     }
 }
 
-/// The suite's access to the backend.
-struct InMemory;
-
-#[async_trait]
-impl Factory for InMemory {
-    async fn open(&self, clock: &Clock) -> Result<Connect> {
-        let own = Own::new(clock.clone());
-        Ok(connector(move || std::future::ready(Ok(own.clone()))))
-    }
-
-    /// The backend has no I/O, so the suite can move its clock instead of waiting for a TTL.
-    fn runtime(&self) -> Runtime {
-        Runtime::Paused
-    }
-
-    fn ttl(&self) -> Duration {
-        Duration::from_secs(10)
-    }
-}
-
 fn main() -> std::process::ExitCode {
-    harness::main(InMemory)
+    let factory = Factory::new(|clock| {
+        let own = Own::new(clock.clone());
+        connector(move || std::future::ready(Ok(own.clone())))
+    });
+    // The backend has no I/O, so the suite can move its clock instead of waiting for a TTL.
+    harness::main(factory.runtime(Runtime::Paused).ttl(Duration::from_secs(10)))
 }

@@ -89,8 +89,8 @@ pub(crate) enum Need {
 }
 
 impl Need {
-    pub(crate) fn missing(self, profile: &Profile, factory: &dyn Factory) -> Option<&'static str> {
-        let can = |harm| factory.harms().contains(&harm);
+    pub(crate) fn missing(self, profile: &Profile, factory: &Factory) -> Option<&'static str> {
+        let can = |harm| factory.harms.contains(&harm);
         let (there, otherwise) = match self {
             Self::Fences => (profile.fencing != Fencing::None, "it has no fences"),
             Self::Breakable => (profile.breakable, "its holds can't be broken"),
@@ -101,9 +101,9 @@ impl Need {
             Self::Processes if profile.scope == Scope::Process => {
                 (false, "other processes don't reach the backend's store")
             }
-            Self::Processes => (factory.child().is_some(), "the factory starts no other processes"),
+            Self::Processes => (factory.address.is_some(), "the factory starts no other processes"),
             Self::MovedClock => {
-                (factory.runtime() == Runtime::Paused, "the factory's clock can't be moved")
+                (factory.runtime == Runtime::Paused, "the factory's clock can't be moved")
             }
             Self::Freeze => (can(Harm::Freeze), "the factory can't freeze the server"),
             Self::Restart => (can(Harm::Restart), "the factory can't restart the server"),
@@ -113,7 +113,7 @@ impl Need {
             ),
             Self::Cut => (can(Harm::Cut), "the factory can't cut a client off from the server"),
             Self::Enforcement => (
-                factory.protected().is_some(),
+                factory.protected.is_some(),
                 "the factory has no resource that refuses late writes",
             ),
             Self::Shared => (profile.modes.shared, "the backend has no shared locks"),

@@ -24,7 +24,7 @@ const NAME: &str = "x";
 const SILENCE: Duration = Duration::from_secs(60);
 
 /// Returns a command that starts this program, in which [`main`] connects to `address`.
-pub fn this_program(address: &str) -> Option<Command> {
+fn this_program(address: &str) -> Option<Command> {
     let mut command = Command::new(std::env::current_exe().ok()?);
     command.env(ADDRESS, address);
     Some(command)
@@ -50,8 +50,7 @@ pub(crate) enum What {
 
 /// Performs the job of a child process. Returns `None` if this process isn't a child.
 ///
-/// Call this function first in `main`, outside a runtime. `connect` receives the address given to
-/// [`this_program`], or an empty string.
+/// Call this function first in `main`, outside a runtime. `connect` receives the factory's URL.
 pub fn main<F, B>(connect: impl Fn(String) -> F) -> Option<ExitCode>
 where
     F: Future<Output = Result<B>>,
@@ -163,7 +162,8 @@ impl Child {
         ttl: Duration,
         register: &Register,
     ) -> Verdict<Self> {
-        let mut command = given(context.factory.child(), "the factory has no child process")?;
+        let program = context.factory.address.as_deref().and_then(this_program);
+        let mut command = given(program, "the factory has no child process")?;
         let (namespace, register) = (context.root.clone(), register.serve()?.to_string());
         let job = serde_json::to_string(&Job { what, namespace, ttl, register });
         let mut process = command

@@ -28,18 +28,18 @@ pub(crate) struct Context {
     pub(crate) ttl: Duration,
     pub(crate) profile: Profile,
     pub(crate) backend: Arc<dyn DistributedLock>,
-    pub(crate) factory: Arc<dyn Factory>,
+    pub(crate) factory: Arc<Factory>,
     connect: Connect,
     /// The prefix of the case's names.
     pub(crate) root: String,
 }
 
 impl Context {
-    pub(crate) async fn open(factory: Arc<dyn Factory>, clock: Clock) -> Result<Self> {
-        let connect = factory.open(&clock).await?;
+    pub(crate) async fn open(factory: Arc<Factory>, clock: Clock) -> Result<Self> {
+        let connect = (factory.open)(&clock);
         let backend = connect.connect().await?;
         let profile = backend.profile().clone();
-        let ttl = factory.ttl().clamp(*profile.ttl.start(), *profile.ttl.end());
+        let ttl = factory.ttl.clamp(*profile.ttl.start(), *profile.ttl.end());
         let token = Token::random().to_string();
         let root = format!("conformance-{}/", &token[..16]);
         Ok(Self { clock, ttl, profile, backend, factory, connect, root })
@@ -57,7 +57,7 @@ impl Context {
 
     /// Returns the time limit for immediate operations on a busy machine.
     pub(crate) fn moment(&self) -> Duration {
-        match self.factory.runtime() {
+        match self.factory.runtime {
             Runtime::Paused => Duration::from_millis(20),
             Runtime::Real => Duration::from_secs(2),
         }
@@ -131,7 +131,7 @@ impl Context {
         &self,
         backend: Arc<dyn DistributedLock>,
     ) -> Result<Box<dyn TestedClient>> {
-        self.factory.tested_client(backend, &self.clock, self.ttl)
+        (self.factory.tested_client)(backend, &self.clock, self.ttl)
     }
 
     pub(crate) fn name(&self, local: &str) -> LockName {

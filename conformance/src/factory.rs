@@ -1,83 +1,131 @@
-//! The interface that a backend's author implements.
+//! The suite's access to a backend, which its author describes.
 
 use std::fmt;
 use std::pin::Pin;
-use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lockwright_core::backend_util::lock;
-use lockwright_core::{Clock, DistributedLock, Error, ErrorKind, Locks, Result, async_trait};
+use lockwright_core::{Clock, DistributedLock, Error, ErrorKind, Locks, Result};
 
 use crate::client::TestedClient;
 use crate::protected::Protect;
 
+type Opening = Box<dyn Fn(&Clock) -> Connect + Send + Sync>;
+type Starting = Pin<Box<dyn Future<Output = Result<Fragile>> + Send>>;
+type Testing = dyn Fn(Arc<dyn DistributedLock>, &Clock, Duration) -> Result<Box<dyn TestedClient>>
+    + Send
+    + Sync;
+
 /// The suite's access to a backend.
-#[async_trait]
-pub trait Factory: Send + Sync + 'static {
-    /// Opens the store of one case, in the case's runtime.
+pub struct Factory {
+    pub(crate) open: Opening,
+    pub(crate) label: Option<String>,
+    pub(crate) runtime: Runtime,
+    #[cfg_attr(not(feature = "harness"), expect(dead_code, reason = "only the harness reads it"))]
+    pub(crate) at_a_time: usize,
+    pub(crate) ttl: Duration,
+    pub(crate) address: Option<String>,
+    pub(crate) protected: Option<Protect>,
+    pub(crate) harms: &'static [Harm],
+    start: Option<Box<dyn Fn() -> Starting + Send + Sync>>,
+    pub(crate) tested_client: Box<Testing>,
+}
+
+impl Factory {
+    /// Creates a factory that opens the store of each case, in the case's runtime.
     ///
-    /// Parallel cases use different names, so they can share a store. `clock` is for in-memory
-    /// stores.
-    async fn open(&self, clock: &Clock) -> Result<Connect>;
-
-    /// Returns the label in reports, by default the backend's name.
-    fn label(&self) -> Option<String> {
-        None
+    /// Parallel cases use different names, so they can share a store. The [`Clock`] is for
+    /// in-memory stores.
+    pub fn new(open: impl Fn(&Clock) -> Connect + Send + Sync + 'static) -> Self {
+        Self {
+            open: Box::new(open),
+            label: None,
+            runtime: Runtime::Real,
+            at_a_time: 16,
+            ttl: Duration::from_secs(1),
+            address: None,
+            protected: None,
+            harms: &[],
+            start: None,
+            tested_client: Box::new(|backend, clock, ttl| {
+                Ok(Box::new(Locks::builder(backend).clock(clock.clone()).ttl(ttl).build()?))
+            }),
+        }
     }
 
-    /// Returns the cases' kind of runtime.
-    fn runtime(&self) -> Runtime {
-        Runtime::Real
+    /// Creates a factory for the running server at `url`. Other processes connect to this URL by
+    /// [`child::main`](crate::child::main).
+    pub fn at<F, B>(url: impl Into<String>, connect: fn(String) -> F) -> Self
+    where
+        F: Future<Output = Result<B>> + Send + 'static,
+        B: DistributedLock,
+    {
+        let url = url.into();
+        let connect = connector_to(url.clone(), connect);
+        Self { address: Some(url), ..Self::new(move |_| connect.clone()) }
     }
 
-    /// Returns the default number of parallel cases.
-    fn at_a_time(&self) -> usize {
-        16
+    /// Sets the label in reports, by default the backend's name.
+    pub fn label(self, label: impl Into<String>) -> Self {
+        Self { label: Some(label.into()), ..self }
     }
 
-    /// Returns the holds' TTL. It must be long compared with scheduling delays.
-    fn ttl(&self) -> Duration {
-        Duration::from_secs(1)
+    /// Sets the cases' kind of runtime, by default [`Runtime::Real`].
+    pub fn runtime(self, runtime: Runtime) -> Self {
+        Self { runtime, ..self }
     }
 
-    /// Returns a command that runs [`child::main`](crate::child::main) on the same store, or `None`
-    /// if processes can't share the store.
-    fn child(&self) -> Option<Command> {
-        None
+    /// Sets the default number of parallel cases, by default 16.
+    pub fn at_a_time(self, at_a_time: usize) -> Self {
+        Self { at_a_time, ..self }
     }
 
-    /// Returns a store that rejects late writes, if the backend has one.
-    fn protected(&self) -> Option<Protect> {
-        None
+    /// Sets the holds' TTL, by default 1 s. It must be long compared with scheduling delays.
+    pub fn ttl(self, ttl: Duration) -> Self {
+        Self { ttl, ..self }
     }
 
-    /// Returns the harms that the [`fragile`](Factory::fragile) server supports.
-    fn harms(&self) -> &[Harm] {
-        &[]
+    /// Sets a store that rejects late writes.
+    pub fn protected(self, protected: Protect) -> Self {
+        Self { protected: Some(protected), ..self }
     }
 
-    /// Starts a server for one case. The case may do the [`harms`](Factory::harms) to it.
-    ///
-    /// # Errors
-    /// [`Unsupported`](ErrorKind::Unsupported) by default.
-    async fn fragile(&self) -> Result<Fragile> {
-        Err(no_fragile())
+    /// Sets a function that starts a server for one case. The case may do these harms to it.
+    pub fn fragile<F: Future<Output = Result<Fragile>> + Send + 'static>(
+        self,
+        harms: &'static [Harm],
+        start: impl Fn() -> F + Send + Sync + 'static,
+    ) -> Self {
+        Self { harms, start: Some(Box::new(move || Box::pin(start()))), ..self }
     }
 
-    /// Returns the client that the cases test, by default [`Locks`].
-    fn tested_client(
-        &self,
-        backend: Arc<dyn DistributedLock>,
-        clock: &Clock,
-        ttl: Duration,
-    ) -> Result<Box<dyn TestedClient>> {
-        Ok(Box::new(Locks::builder(backend).clock(clock.clone()).ttl(ttl).build()?))
+    /// Sets the client that the cases test, by default [`Locks`].
+    pub fn tested_client<F>(self, client: F) -> Self
+    where
+        F: Fn(Arc<dyn DistributedLock>, &Clock, Duration) -> Result<Box<dyn TestedClient>>
+            + Send
+            + Sync
+            + 'static,
+    {
+        Self { tested_client: Box::new(client), ..self }
+    }
+
+    pub(crate) async fn start(&self) -> Result<Fragile> {
+        match &self.start {
+            Some(start) => start().await,
+            None => Err(Error::new(
+                ErrorKind::Unsupported,
+                "this factory has no server that may be harmed",
+            )),
+        }
     }
 }
 
-fn no_fragile() -> Error {
-    Error::new(ErrorKind::Unsupported, "this factory has no server that may be harmed")
+impl fmt::Debug for Factory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Factory").field("label", &self.label).finish_non_exhaustive()
+    }
 }
 
 /// The cases' kind of runtime.
@@ -193,112 +241,4 @@ where
 {
     let url = url.into();
     connector(move || connect(url.clone()))
-}
-
-type Starting = Pin<Box<dyn Future<Output = Result<Fragile>> + Send>>;
-
-/// A [`Factory`] for a running server.
-pub struct LiveServer {
-    connect: Connect,
-    url: String,
-    label: Option<String>,
-    at_a_time: usize,
-    ttl: Duration,
-    protected: Option<Protect>,
-    harms: &'static [Harm],
-    fragile: Option<Box<dyn Fn() -> Starting + Send + Sync>>,
-}
-
-impl LiveServer {
-    /// Describes the server at `url`, with [`Factory`]'s defaults.
-    pub fn at<F, B>(url: impl Into<String>, connect: fn(String) -> F) -> Self
-    where
-        F: Future<Output = Result<B>> + Send + 'static,
-        B: DistributedLock,
-    {
-        let url = url.into();
-        Self {
-            connect: connector_to(url.clone(), connect),
-            url,
-            label: None,
-            at_a_time: 16,
-            ttl: Duration::from_secs(1),
-            protected: None,
-            harms: &[],
-            fragile: None,
-        }
-    }
-
-    /// Sets [`Factory::label`].
-    pub fn label(self, label: impl Into<String>) -> Self {
-        Self { label: Some(label.into()), ..self }
-    }
-
-    /// Sets [`Factory::at_a_time`].
-    pub fn at_a_time(self, at_a_time: usize) -> Self {
-        Self { at_a_time, ..self }
-    }
-
-    /// Sets [`Factory::ttl`].
-    pub fn ttl(self, ttl: Duration) -> Self {
-        Self { ttl, ..self }
-    }
-
-    /// Sets [`Factory::protected`].
-    pub fn protected(self, protected: Protect) -> Self {
-        Self { protected: Some(protected), ..self }
-    }
-
-    /// Sets [`Factory::harms`] and [`Factory::fragile`].
-    pub fn fragile<F: Future<Output = Result<Fragile>> + Send + 'static>(
-        self,
-        harms: &'static [Harm],
-        start: impl Fn() -> F + Send + Sync + 'static,
-    ) -> Self {
-        Self { harms, fragile: Some(Box::new(move || Box::pin(start()))), ..self }
-    }
-}
-
-impl fmt::Debug for LiveServer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LiveServer").field("label", &self.label).finish_non_exhaustive()
-    }
-}
-
-#[async_trait]
-impl Factory for LiveServer {
-    async fn open(&self, _clock: &Clock) -> Result<Connect> {
-        Ok(self.connect.clone())
-    }
-
-    fn label(&self) -> Option<String> {
-        self.label.clone()
-    }
-
-    fn at_a_time(&self) -> usize {
-        self.at_a_time
-    }
-
-    fn ttl(&self) -> Duration {
-        self.ttl
-    }
-
-    fn child(&self) -> Option<Command> {
-        crate::child::this_program(&self.url)
-    }
-
-    fn protected(&self) -> Option<Protect> {
-        self.protected.clone()
-    }
-
-    fn harms(&self) -> &[Harm] {
-        self.harms
-    }
-
-    async fn fragile(&self) -> Result<Fragile> {
-        match &self.fragile {
-            Some(start) => start().await,
-            None => Err(no_fragile()),
-        }
-    }
 }

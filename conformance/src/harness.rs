@@ -10,19 +10,19 @@ use lockwright_core::DistributedLock;
 use crate::case::Outcome;
 use crate::cases;
 use crate::child;
-use crate::factory::{Factory, LiveServer, Runtime};
+use crate::factory::{Factory, Runtime};
 use crate::report::{profile, run_case};
 
 /// Runs the cases with the arguments of `cargo test`.
 ///
 /// A case with an unmet requirement is ignored, and fails if run anyway. Call [`child::main`] first
 /// if cases start this program as a child.
-pub fn main(factory: impl Factory) -> ExitCode {
+pub fn main(factory: Factory) -> ExitCode {
     let mut arguments = Arguments::from_args();
-    if factory.runtime() == Runtime::Real && arguments.test_threads.is_none() {
-        arguments.test_threads = Some(factory.at_a_time());
+    if factory.runtime == Runtime::Real && arguments.test_threads.is_none() {
+        arguments.test_threads = Some(factory.at_a_time);
     }
-    let factory: Arc<dyn Factory> = Arc::new(factory);
+    let factory = Arc::new(factory);
     let profile = match profile(&factory) {
         Ok(profile) => profile,
         Err(error) => {
@@ -31,12 +31,12 @@ pub fn main(factory: impl Factory) -> ExitCode {
         }
     };
     if !arguments.list {
-        println!("suite: {}", factory.label().unwrap_or_else(|| profile.backend.to_owned()));
+        println!("suite: {}", factory.label.as_deref().unwrap_or(profile.backend));
     }
     let trials = cases::all()
         .map(|case| {
             let mine = Arc::clone(&factory);
-            let missing = case.needs.iter().find_map(|need| need.missing(&profile, &*factory));
+            let missing = case.needs.iter().find_map(|need| need.missing(&profile, &factory));
             let trial = Trial::test(case.path(), move || match run_case(case, mine) {
                 Outcome::Failed(why) => Err(Failed::from(format!("{}: {why}", case.about))),
                 Outcome::NotPromised(why) => Err(Failed::from(format!("not promised: {why}"))),
@@ -54,7 +54,7 @@ pub fn main(factory: impl Factory) -> ExitCode {
 /// Starts a server and runs the cases on it. In a child process, performs the child's job instead.
 pub fn serve<S, F, B>(
     connect: fn(String) -> F,
-    start: impl FnOnce() -> Result<(S, LiveServer), Box<dyn Error>>,
+    start: impl FnOnce() -> Result<(S, Factory), Box<dyn Error>>,
 ) -> ExitCode
 where
     F: Future<Output = lockwright_core::Result<B>>,

@@ -1,10 +1,10 @@
 //! The conformance suite that every Lockwright backend passes.
 //!
-//! A backend's author implements [`Factory`]. The feature `harness` then runs each case as a test:
+//! A backend's author describes it by a [`Factory`]. The feature `harness` then runs each case as a test:
 //!
 //! ```ignore
 //! fn main() -> std::process::ExitCode {
-//!     lockwright_conformance::harness::main(MyFactory)
+//!     lockwright_conformance::harness::main(Factory::new(open))
 //! }
 //! ```
 //!
@@ -33,7 +33,7 @@ pub mod workload;
 
 pub use case::{Case, Group, Outcome};
 pub use factory::{
-    Connect, Factory, Fragile, Harm, LiveServer, Runtime, Step, connector, connector_to, problem,
+    Connect, Factory, Fragile, Harm, Runtime, Step, connector, connector_to, problem,
 };
 pub use failure::{Failure, Verdict};
 pub use faults::Faulty;

@@ -51,13 +51,13 @@ pub struct Row {
 ///
 /// # Errors
 /// If the backend is unreachable.
-pub fn run(factory: Arc<dyn Factory>, filter: &str) -> lockwright_core::Result<Report> {
+pub fn run(factory: Arc<Factory>, filter: &str) -> lockwright_core::Result<Report> {
     run_telling(factory, filter, |_| {})
 }
 
 /// Like [`run`], and calls `on_row` for each completed case.
 pub fn run_telling(
-    factory: Arc<dyn Factory>,
+    factory: Arc<Factory>,
     filter: &str,
     on_row: impl Fn(&Row) + Sync,
 ) -> lockwright_core::Result<Report> {
@@ -88,7 +88,7 @@ pub fn run_telling(
 }
 
 /// Runs one case on a new thread.
-pub fn run_case(case: &'static Case, factory: Arc<dyn Factory>) -> Outcome {
+pub fn run_case(case: &'static Case, factory: Arc<Factory>) -> Outcome {
     let (sender, outcome) = mpsc::channel();
     let running = std::thread::Builder::new().name(case.path()).spawn(move || {
         let outcome = catch_unwind(AssertUnwindSafe(|| run_here(case, factory)))
@@ -108,8 +108,8 @@ fn text(panic: &(dyn std::any::Any + Send)) -> &str {
     text.or_else(|| panic.downcast_ref().copied()).unwrap_or("no message")
 }
 
-fn run_here(case: &'static Case, factory: Arc<dyn Factory>) -> Outcome {
-    let kind = factory.runtime();
+fn run_here(case: &'static Case, factory: Arc<Factory>) -> Outcome {
+    let kind = factory.runtime;
     in_runtime(kind, async move {
         let clock = match kind {
             Runtime::Real => Clock::boot(),
@@ -121,7 +121,7 @@ fn run_here(case: &'static Case, factory: Arc<dyn Factory>) -> Outcome {
                 return Outcome::Failed(format!("the backend can't be reached: {error:?}"));
             }
         };
-        let missing = case.needs.iter().find_map(|need| need.missing(&context.profile, &*factory));
+        let missing = case.needs.iter().find_map(|need| need.missing(&context.profile, &factory));
         if let Some(why) = missing {
             return Outcome::NotPromised(why.to_owned());
         }
@@ -136,13 +136,13 @@ fn run_here(case: &'static Case, factory: Arc<dyn Factory>) -> Outcome {
     })
 }
 
-pub(crate) fn profile(factory: &Arc<dyn Factory>) -> lockwright_core::Result<Profile> {
+pub(crate) fn profile(factory: &Arc<Factory>) -> lockwright_core::Result<Profile> {
     let factory = Arc::clone(factory);
-    let kind = factory.runtime();
+    let kind = factory.runtime;
     std::thread::scope(|scope| {
         let asking = scope.spawn(move || {
             in_runtime(kind, async move {
-                let connect = factory.open(&Clock::boot()).await?;
+                let connect = (factory.open)(&Clock::boot());
                 Ok(connect.connect().await?.profile().clone())
             })
         });

@@ -6,16 +6,11 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lockwright_conformance::{
-    Connect, Factory, Protect, Protected, Runtime, connector, harness, protect,
-};
+use lockwright_conformance::{Factory, Protected, Runtime, connector, harness, protect};
 use lockwright_core::backend_util::lock;
 use lockwright_core::fencing::{Fenced, Gate};
 use lockwright_core::{Clock, LockName, Result, async_trait};
 use lockwright_memory::Memory;
-
-#[derive(Default)]
-struct InProcess(Service);
 
 #[derive(Clone, Default)]
 struct Service {
@@ -41,30 +36,13 @@ impl Protected for Value {
     }
 }
 
-#[async_trait]
-impl Factory for InProcess {
-    async fn open(&self, clock: &Clock) -> Result<Connect> {
-        let store = Memory::with_clock(clock.clone());
-        Ok(connector(move || {
-            let store = store.clone();
-            async move { Ok(store) }
-        }))
-    }
-
-    fn runtime(&self) -> Runtime {
-        Runtime::Paused
-    }
-
-    fn protected(&self) -> Option<Protect> {
-        let service = self.0.clone();
-        Some(protect(move |name| std::future::ready(Ok(Value(service.clone(), name)))))
-    }
-
-    fn ttl(&self) -> Duration {
-        Duration::from_secs(10)
-    }
-}
-
 fn main() -> ExitCode {
-    harness::main(InProcess::default())
+    let service = Service::default();
+    let factory = Factory::new(|clock| {
+        let store = Memory::with_clock(clock.clone());
+        connector(move || std::future::ready(Ok(store.clone())))
+    });
+    let value = move |name| std::future::ready(Ok(Value(service.clone(), name)));
+    let factory = factory.runtime(Runtime::Paused).ttl(Duration::from_secs(10));
+    harness::main(factory.protected(protect(value)))
 }

@@ -7,7 +7,7 @@ mod fenced_value;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
 
-use lockwright_conformance::{Fragile, Harm, LiveServer, Step, connector_to, harness, problem};
+use lockwright_conformance::{Factory, Fragile, Harm, Step, connector_to, harness, problem};
 use lockwright_core::Result;
 use lockwright_redis::Redis;
 use lockwright_testbed::{self as testbed, Proxy};
@@ -55,7 +55,7 @@ fn main() -> ExitCode {
     harness::serve(connect, || {
         let cluster = testbed::Cluster::start()?;
         let nodes = cluster.nodes.iter().map(testbed::Redis::url).collect();
-        let server = LiveServer::at(cluster.url(), connect)
+        let server = Factory::at(cluster.url(), connect)
             .protected(fenced_value::fenced_value(nodes))
             .fragile(&[Harm::Freeze, Harm::Forget, Harm::Cut], fragile);
         Ok((cluster, server))

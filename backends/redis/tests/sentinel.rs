@@ -10,7 +10,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use lockwright_conformance::{Fragile, Harm, LiveServer, Step, connector_to, harness, problem};
+use lockwright_conformance::{Factory, Fragile, Harm, Step, connector_to, harness, problem};
 use lockwright_core::Result;
 use lockwright_redis::Redis;
 use lockwright_testbed::{self as testbed, Proxy, Sentinels};
@@ -60,7 +60,7 @@ async fn fragile() -> Result<Fragile> {
 fn main() -> ExitCode {
     harness::serve(connect, || {
         let set = start()?;
-        let server = LiveServer::at(set.url(), connect)
+        let server = Factory::at(set.url(), connect)
             // The TTL is long, because connecting needs queries to three Sentinels.
             .ttl(Duration::from_secs(2))
             .protected(fenced_value::fenced_value(vec![set.servers[0].url()]))

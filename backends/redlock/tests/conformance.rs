@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-use lockwright_conformance::{Fragile, Harm, LiveServer, Step, connector_to, harness, problem};
+use lockwright_conformance::{Factory, Fragile, Harm, Step, connector_to, harness, problem};
 use lockwright_core::{Error, Result};
 use lockwright_redlock::Redlock;
 use lockwright_testbed::{self as testbed, Fleet};
@@ -64,7 +64,7 @@ fn main() -> ExitCode {
         let fleet = Fleet::start(NODES).map_err(problem)?;
         let url = url(&fleet.urls());
         tokio::runtime::Runtime::new().map_err(problem)?.block_on(admit(&url))?;
-        let server = LiveServer::at(url, connect)
+        let server = Factory::at(url, connect)
             .at_a_time(4)
             .label(format!("redlock-{NODES}"))
             .fragile(&[Harm::Freeze, Harm::Restart, Harm::Forget, Harm::Cut], fragile);

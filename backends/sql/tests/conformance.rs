@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use lockwright_conformance::{LiveServer, harness, problem, protect};
+use lockwright_conformance::{Factory, harness, problem, protect};
 use lockwright_core::{LockName, Result};
 use lockwright_sql::Sqlite;
 use lockwright_sql::sqlite::{check_fence, make_fence_table};
@@ -43,7 +43,7 @@ fn main() -> ExitCode {
     harness::serve(connect, || {
         let folder = tempfile::tempdir()?;
         let [locks, shop] = ["locks.db", "shop.db"].map(|file| folder.path().join(file));
-        let suite = LiveServer::at(locks.display().to_string(), connect)
+        let suite = Factory::at(locks.display().to_string(), connect)
             .protected(protect(move |name| shelf(shop.clone(), name)));
         Ok((folder, suite))
     })

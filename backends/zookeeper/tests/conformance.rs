@@ -7,7 +7,7 @@ mod fragile;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use lockwright_conformance::{Harm, LiveServer, Protected, harness, problem, protect};
+use lockwright_conformance::{Factory, Harm, Protected, harness, problem, protect};
 use lockwright_core::fencing::Fenced;
 use lockwright_core::{LockName, Result, async_trait};
 use lockwright_testbed::ZooKeeper as Cluster;
@@ -63,7 +63,7 @@ fn main() -> ExitCode {
     harness::serve(connect, || {
         let ensemble = Cluster::start()?;
         let url = ensemble.url();
-        let server = LiveServer::at(url.clone(), connect)
+        let server = Factory::at(url.clone(), connect)
             .at_a_time(6)
             // The TTL is long, because all cases share one machine.
             .ttl(Duration::from_secs(3))

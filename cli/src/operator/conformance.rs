@@ -2,7 +2,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use lockwright::backend::DistributedLock;
-use lockwright_conformance::{LiveServer, cases, child};
+use lockwright_conformance::{Factory, cases, child};
 use serde_json::json;
 
 use super::print_result;
@@ -39,7 +39,7 @@ pub(super) fn conformance(
         print_result(connection.json, &list, &text.collect::<String>())?;
         return Ok(0);
     }
-    let server = LiveServer::at(config(connection)?.url, open);
+    let server = Factory::at(config(connection)?.url, open);
     let output = Output::new(connection.json);
     if output.has_status_line() {
         output.status_line(&format!("running {count} cases, which takes a while"));

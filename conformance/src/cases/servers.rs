@@ -21,7 +21,7 @@ pub(super) const CASES: &[Case] = cases! { Servers:
         "a server that lost its data still grants larger fences";
 };
 async fn start(context: &Context) -> Verdict<(Fragile, Context, Locks)> {
-    let server = context.factory.fragile().await?;
+    let server = context.factory.start().await?;
     let context = context.on(&server.connect).await?;
     let locks = context.client().await?;
     Ok((server, context, locks))

@@ -15,87 +15,51 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use lockwright_conformance::client::TestedClient;
 use lockwright_conformance::report::run_case;
-use lockwright_conformance::{
-    Case, Connect, Factory, Group, Outcome, Protect, Runtime, cases, connector,
-};
-use lockwright_core::{Clock, DistributedLock, Locks, Modes, Order, Profile, Result, async_trait};
+use lockwright_conformance::{Case, Connect, Factory, Group, Outcome, Runtime, cases, connector};
+use lockwright_core::{Clock, DistributedLock, Locks, Modes, Order, Profile};
 
 use client::SmallClient;
 use fenced_store::fenced_store;
 use fixtures::flaws::{BACKENDS, CLIENTS, ClientFlaw, FENCED_STORES, FencedStoreFlaw};
 use fixtures::{Flaw, Flawed, MajorityFlaw, majority_of};
 
-/// A memory backend with Lockwright's client or a flawed client.
-struct Simulated {
-    open: Box<dyn Fn(&Clock) -> Connect + Send + Sync>,
-    client: ClientFlaw,
-    store: Option<Protect>,
+/// Returns a factory for stores without I/O.
+fn simulated(open: impl Fn(&Clock) -> Connect + Send + Sync + 'static) -> Factory {
+    Factory::new(open).runtime(Runtime::Paused).ttl(Duration::from_secs(10))
 }
 
-impl Simulated {
-    fn new(open: impl Fn(&Clock) -> Connect + Send + Sync + 'static) -> Self {
-        Self { open: Box::new(open), client: ClientFlaw::None, store: None }
-    }
-}
-
-fn backends(flaw: Flaw) -> Simulated {
+fn backends(flaw: Flaw) -> Factory {
     backends_with(flaw, |_| {})
 }
 
 /// A sound backend without most of the optional features.
-fn mutexes() -> Simulated {
+fn mutexes() -> Factory {
     backends_with(Flaw::None, |profile| {
         profile.modes = Modes { exclusive: true, shared: false, permits: false };
         (profile.order, profile.tickets, profile.tombstones) = (Order::None, false, false);
     })
 }
 
-fn backends_with(flaw: Flaw, change: fn(&mut Profile)) -> Simulated {
-    Simulated::new(move |clock| {
+fn backends_with(flaw: Flaw, change: fn(&mut Profile)) -> Factory {
+    simulated(move |clock| {
         let backend = Flawed::new(flaw, clock).with_profile(change);
         connector(move || ready(Ok(backend.clone())))
     })
 }
 
-fn nodes(count: usize) -> Simulated {
-    Simulated::new(move |clock| majority_of(count, MajorityFlaw::None, clock))
+fn nodes(count: usize) -> Factory {
+    simulated(move |clock| majority_of(count, MajorityFlaw::None, clock))
 }
 
-fn stores(flaw: FencedStoreFlaw) -> Simulated {
-    Simulated { store: Some(fenced_store(flaw)), ..backends(Flaw::None) }
+fn stores(flaw: FencedStoreFlaw) -> Factory {
+    backends(Flaw::None).protected(fenced_store(flaw))
 }
 
-fn clients(flaw: ClientFlaw) -> Simulated {
-    Simulated { client: flaw, ..backends(Flaw::None) }
-}
-
-#[async_trait]
-impl Factory for Simulated {
-    async fn open(&self, clock: &Clock) -> Result<Connect> {
-        Ok((self.open)(clock))
-    }
-
-    fn runtime(&self) -> Runtime {
-        Runtime::Paused
-    }
-
-    fn ttl(&self) -> Duration {
-        Duration::from_secs(10)
-    }
-
-    fn protected(&self) -> Option<Protect> {
-        self.store.clone()
-    }
-
-    fn tested_client(
-        &self,
-        backend: Arc<dyn DistributedLock>,
-        clock: &Clock,
-        ttl: Duration,
-    ) -> Result<Box<dyn TestedClient>> {
-        let (backend, clock): (Arc<dyn DistributedLock>, _) = match self.client {
+/// A memory backend with Lockwright's client or a flawed client.
+fn clients(flaw: ClientFlaw) -> Factory {
+    backends(Flaw::None).tested_client(move |backend, clock, ttl| {
+        let (backend, clock): (Arc<dyn DistributedLock>, _) = match flaw {
             ClientFlaw::None => (backend, clock.clone()),
             ClientFlaw::AnchorsAtTheReply => {
                 (Arc::new(Flawed::around(Flaw::AnchorsAtTheReply, backend, clock)), clock.clone())
@@ -107,20 +71,15 @@ impl Factory for Simulated {
             }
         };
         Ok(Box::new(Locks::builder(backend).clock(clock).ttl(ttl).build()?))
-    }
+    })
 }
 
-fn outcome(case: &str, broken: impl Factory) -> Result<Outcome, Failed> {
+fn outcome(case: &str, broken: Factory) -> Result<Outcome, Failed> {
     let case = cases::named(case).ok_or_else(|| format!("there is no case {case}"))?;
     Ok(run_case(case, Arc::new(broken)))
 }
 
-fn is_caught(
-    case: &str,
-    says: &str,
-    broken: impl Factory,
-    sound: impl Factory,
-) -> Result<(), Failed> {
+fn is_caught(case: &str, says: &str, broken: Factory, sound: Factory) -> Result<(), Failed> {
     match outcome(case, broken)? {
         Outcome::Failed(why) if why.contains(says) => {}
         other => return Err(format!("{case}, on the broken one: {other:?}").into()),
@@ -131,7 +90,7 @@ fn is_caught(
     }
 }
 
-fn sound(prefix: &str, case: &'static Case, factory: fn() -> Simulated) -> Trial {
+fn sound(prefix: &str, case: &'static Case, factory: fn() -> Factory) -> Trial {
     Trial::test(format!("{prefix}::{}", case.name), move || {
         match run_case(case, Arc::new(factory())) {
             Outcome::Failed(why) => Err(why.into()),
@@ -144,7 +103,7 @@ fn caught<F: Copy + Debug + Send>(
     prefix: &'static str,
     flaws: &'static [(F, &str, &str)],
     none: F,
-    factory: fn(F) -> Simulated,
+    factory: fn(F) -> Factory,
 ) -> impl Iterator<Item = Trial> {
     flaws.iter().map(move |&(flaw, case, says)| {
         Trial::test(format!("{prefix}::{flaw:?}::caught_by::{case}"), move || {

@@ -5,7 +5,7 @@ mod shelf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use lockwright_conformance::{Harm, LiveServer, harness};
+use lockwright_conformance::{Factory, Harm, harness};
 use lockwright_core::Result;
 use lockwright_etcd::Etcd;
 pub(crate) use lockwright_testbed::Etcd as Cluster;
@@ -19,7 +19,7 @@ pub(crate) fn main(options: Options, label: &'static str) -> ExitCode {
     let options = options.heartbeat(200).election(2_000);
     harness::serve(connect, || {
         let cluster = options.clone().start()?;
-        let server = LiveServer::at(cluster.url(), connect)
+        let server = Factory::at(cluster.url(), connect)
             .label(label)
             .at_a_time(8)
             // With this election timeout, etcd's shortest lease is 3 s.

@@ -3,7 +3,7 @@ mod fenced_value;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use lockwright_conformance::{Fragile, Harm, LiveServer, Step, connector_to, harness, problem};
+use lockwright_conformance::{Factory, Fragile, Harm, Step, connector_to, harness, problem};
 use lockwright_core::Result;
 use lockwright_redis::Redis;
 use lockwright_testbed::redis::Options;
@@ -14,7 +14,7 @@ pub(crate) fn main(options: Options, label: Option<&'static str>) -> ExitCode {
     harness::serve(connect, || {
         let running = options.clone().start()?;
         let is_plain = running.url().starts_with("redis:");
-        let mut server = LiveServer::at(url(&running, None), connect)
+        let mut server = Factory::at(url(&running, None), connect)
             // TLS handshakes are slow in debug builds.
             .ttl(Duration::from_secs(if is_plain { 1 } else { 2 }))
             .fragile(&[Harm::Freeze, Harm::Restart, Harm::Forget, Harm::Cut], move || {

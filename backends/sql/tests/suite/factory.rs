@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use lockwright_conformance::{
-    Fragile, Harm, LiveServer, Step, connector_to, harness, problem, protect,
+    Factory, Fragile, Harm, Step, connector_to, harness, problem, protect,
 };
 use lockwright_core::{LockName, Result};
 use lockwright_testbed::Proxy;
@@ -63,7 +63,7 @@ pub(crate) fn main(mode: &'static str) -> ExitCode {
         let table = "CREATE TABLE shelf (name VARCHAR(512) PRIMARY KEY, value BIGINT NOT NULL)";
         server.sql_as_user(table)?;
         let shelf_url = shelf_url(&server);
-        let mut suite = LiveServer::at(url_in(mode, server.url()), connect)
+        let mut suite = Factory::at(url_in(mode, server.url()), connect)
             .ttl(ttl)
             .protected(protect(move |name| shelf(shelf_url.clone(), name)))
             .fragile(harms, move || fragile(mode, connections));

@@ -5,7 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod peer;
-pub mod python;
+pub mod programs;
 mod turns;
 
 use std::time::Duration;
@@ -14,7 +14,7 @@ use lockwright::{Guard, Locks};
 use tokio::task::JoinHandle;
 
 pub use peer::Peer;
-pub use turns::{Side, Turns};
+pub use turns::{Side, take_turns};
 
 /// A time limit that only failures reach.
 pub const LIMIT: Duration = Duration::from_secs(20);

@@ -1,3 +1,9 @@
+use std::sync::Mutex;
+use std::thread;
+use std::time::Duration;
+
+use crate::Peer;
+
 /// One of two programs that share a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
@@ -8,35 +14,44 @@ pub enum Side {
 }
 
 /// A lock's holding side, and how often it changed.
-#[derive(Debug, Default)]
-pub struct Turns {
+#[derive(Default)]
+struct Turns {
     inside: Option<Side>,
     last: Option<Side>,
     changes: usize,
 }
 
 impl Turns {
-    const ENOUGH: usize = 10;
-
-    /// Returns whether the holding side changed often enough.
-    pub fn are_enough(&self) -> bool {
-        self.changes >= Self::ENOUGH
-    }
-
-    /// Records a grant.
-    ///
-    /// # Panics
-    /// If either program already holds the lock.
-    pub fn enter(&mut self, side: Side) {
+    fn enter(&mut self, side: Side) {
         assert_eq!(self.inside, None, "when {side:?} acquires the lock");
         self.inside = Some(side);
         if self.last.replace(side).is_some_and(|last| last != side) {
             self.changes += 1;
         }
     }
+}
 
-    /// Records a release.
-    pub fn leave(&mut self) {
-        self.inside = None;
-    }
+/// Lets clients compete for a lock, until the holding side has changed often enough. Each client
+/// has a command that acquires the lock, and one that releases it.
+///
+/// # Panics
+/// If a client acquires the lock while another client holds it.
+pub fn take_turns(clients: impl IntoIterator<Item = (Side, Peer, [String; 2])>) {
+    const ENOUGH: usize = 10;
+    const PAUSE: Duration = Duration::from_millis(20);
+    let turns = &Mutex::new(Turns::default());
+    thread::scope(|scope| {
+        for (side, mut client, [acquire, release]) in clients {
+            scope.spawn(move || {
+                while turns.lock().unwrap().changes < ENOUGH {
+                    assert_eq!(client.ask(&acquire), "yes");
+                    turns.lock().unwrap().enter(side);
+                    thread::sleep(PAUSE);
+                    turns.lock().unwrap().inside = None;
+                    assert_eq!(client.ask(&release), "released");
+                    thread::sleep(PAUSE);
+                }
+            });
+        }
+    });
 }

@@ -1,9 +1,8 @@
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use lockwright_conformance::test_helpers::{FOR_EVER, claim, claim_for, granted_soon};
 use lockwright_core::{Reason, ReleaseMode, ReleaseOutcome, Renewal, Wait};
-use lockwright_interop::{LIMIT, SILENCE, Side, Turns, waiting};
+use lockwright_interop::{LIMIT, SILENCE, Side, take_turns, waiting};
 
 use crate::scene::Scene;
 
@@ -106,7 +105,8 @@ pub(crate) async fn a_crash_of_ours_frees_the_lock_when_it_has_run_out_and_not_b
 ) {
     const TTL: Duration = Duration::from_secs(2);
     let mut theirs = scene.theirs();
-    let mut ours = scene.ours_elsewhere("orders/42", TTL);
+    let mut ours = scene.ours_elsewhere(TTL);
+    assert_eq!(ours.ask("wait orders/42"), "yes");
     assert_eq!(theirs.ask("wait orders/42 30 3"), "no", "our hold is renewed");
     ours.kill();
     let looked = Instant::now();
@@ -118,30 +118,9 @@ pub(crate) async fn a_crash_of_ours_frees_the_lock_when_it_has_run_out_and_not_b
 }
 
 pub(crate) async fn both_take_turns_and_are_never_inside_at_once(scene: Scene) {
-    const PAUSE: Duration = Duration::from_millis(20);
-    let turns = Arc::new(Mutex::new(Turns::default()));
-    let mut theirs = scene.theirs();
-    let their_turns = std::thread::spawn({
-        let turns = Arc::clone(&turns);
-        move || {
-            while !turns.lock().unwrap().are_enough() {
-                assert_eq!(theirs.ask("wait orders/42 30 20"), "yes");
-                turns.lock().unwrap().enter(Side::Theirs);
-                std::thread::sleep(PAUSE);
-                turns.lock().unwrap().leave();
-                assert_eq!(theirs.ask("release orders/42"), "released");
-                std::thread::sleep(PAUSE);
-            }
-        }
-    });
-    let locks = scene.locks();
-    while !turns.lock().unwrap().are_enough() {
-        let guard = locks.mutex("orders/42").wait_for(LIMIT).acquire().await.unwrap();
-        turns.lock().unwrap().enter(Side::Ours);
-        tokio::time::sleep(PAUSE).await;
-        turns.lock().unwrap().leave();
-        guard.release().await.unwrap();
-        tokio::time::sleep(PAUSE).await;
-    }
-    their_turns.join().unwrap();
+    let ours = (Side::Ours, scene.ours_elsewhere(LIMIT), "wait orders/42");
+    let theirs = (Side::Theirs, scene.theirs(), "wait orders/42 30 20");
+    take_turns([ours, theirs].map(|(side, client, acquire)| {
+        (side, client, [acquire, "release orders/42"].map(str::to_owned))
+    }));
 }

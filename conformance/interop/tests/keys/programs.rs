@@ -1,7 +1,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use lockwright_interop::{Peer, python};
+use lockwright_interop::{Peer, programs};
 use lockwright_testbed::go;
 
 const REDIS_PY: (&str, &str) = ("redis", "8.1.0");
@@ -9,7 +9,7 @@ const REDSYNC: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/go/redsync");
 
 pub(crate) fn redis_py(ports: &[u16]) -> Peer {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let mut command = python::program("redis_py.py", REDIS_PY, folder);
+    let mut command = programs::python("redis_py.py", REDIS_PY, folder);
     command.args(ports.iter().map(u16::to_string));
     Peer::start(command)
 }

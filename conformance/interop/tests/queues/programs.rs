@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use lockwright_interop::{Peer, python};
+use lockwright_interop::{Peer, programs};
 use lockwright_testbed::go;
 
 const CONCURRENCY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/go/concurrency");
@@ -42,32 +42,18 @@ pub(crate) fn etcdctl(ttl: &str, servers: &str) -> Peer {
 
 pub(crate) fn kazoo(ttl: &str, servers: &str) -> Peer {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    start(python::program("kazoo_lock.py", KAZOO, folder), ttl, servers)
+    start(programs::python("kazoo_lock.py", KAZOO, folder), ttl, servers)
 }
 
 fn compiled() -> PathBuf {
     let mut hasher = DefaultHasher::new();
     std::fs::read(CURATOR).unwrap().hash(&mut hasher);
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let place = folder.join(format!("curator-{:016x}", hasher.finish()));
-    if !place.is_dir() {
-        let fresh = tempfile::tempdir_in(folder).unwrap();
-        let classes = fresh.path().join("classes");
-        let output = Command::new("javac")
-            .args(["-cp", JARS, "-d"])
-            .args([&classes, Path::new(CURATOR)])
-            .output()
-            .expect("javac runs; on Debian it is in the package default-jdk-headless");
-        assert!(
-            output.status.success(),
-            "javac can't compile {CURATOR} (on Debian the package libcurator-recipes-java is needed \
-             too): {}{}",
-            String::from_utf8_lossy(&output.stdout),
-            String::from_utf8_lossy(&output.stderr)
-        );
-        // If the rename fails, a concurrent test has made `place`.
-        let renamed = std::fs::rename(&classes, &place);
-        assert!(renamed.is_ok() || place.is_dir(), "{renamed:?}");
-    }
-    place
+    let name = format!("curator-{:016x}", hasher.finish());
+    programs::made_once(Path::new(env!("CARGO_TARGET_TMPDIR")), &name, |temporary| {
+        let classes = temporary.join("classes");
+        let mut javac = Command::new("javac");
+        javac.args(["-cp", JARS, "-d"]).args([&classes, Path::new(CURATOR)]);
+        programs::output(&mut javac, "default-jdk-headless or libcurator-recipes-java");
+        classes
+    })
 }

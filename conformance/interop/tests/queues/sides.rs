@@ -1,13 +1,10 @@
-use std::sync::Mutex;
-use std::time::Duration;
-
 use lockwright::Locks;
 use lockwright::backend::{Event, ReleaseMode};
 use lockwright_conformance::test_helpers::{FOR_EVER, busy, claim_for, events, grant_next, next};
-use lockwright_interop::{Side, Turns};
+use lockwright_interop::{Side, take_turns};
 use tokio::runtime::Runtime;
 
-use crate::scene::{Scene, TTL};
+use crate::scene::{Client, Scene, TTL};
 
 pub(crate) fn an_attempt_of_ours_beside_their_hold_fails_and_leaves_nothing(scene: &Scene) {
     an_attempt_fails_and_leaves_nothing(scene, Side::Ours, Side::Theirs);
@@ -63,21 +60,8 @@ pub(crate) fn their_hold_is_one_without_a_token(scene: &Scene) {
 }
 
 pub(crate) fn both_take_turns_and_are_never_inside_at_once(scene: &Scene) {
-    const PAUSE: Duration = Duration::from_millis(20);
-    let turns = Mutex::new(Turns::default());
-    let take_turns = |side| {
-        let mut client = scene.client(side);
-        while !turns.lock().unwrap().are_enough() {
-            client.acquire();
-            turns.lock().unwrap().enter(side);
-            std::thread::sleep(PAUSE);
-            turns.lock().unwrap().leave();
-            client.release();
-        }
-    };
-    std::thread::scope(|scope| {
-        for side in [Side::Ours, Side::Theirs, Side::Ours, Side::Theirs] {
-            scope.spawn(move || take_turns(side));
-        }
-    });
+    take_turns([Side::Ours, Side::Theirs, Side::Ours, Side::Theirs].map(|side| {
+        let Client { peer, name } = scene.client(side);
+        (side, peer, ["wait", "release"].map(|what| format!("{what} {name}")))
+    }));
 }

@@ -3,11 +3,7 @@ use crate::options::Options;
 use crate::report::Report;
 use crate::{config, process};
 
-pub(crate) fn run_tests(step: &str, args: &[&str], options: &Options) -> Result<Report, String> {
-    run_tests_of(step, args, options, |_| true)
-}
-
-pub(crate) fn run_tests_of(
+pub(crate) fn run_tests(
     step: &str,
     args: &[&str],
     options: &Options,

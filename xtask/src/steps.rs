@@ -9,25 +9,26 @@ use crate::libtest::Reader;
 use crate::options::Options;
 use crate::process::{self, Finished, cargo, cargo_in_background, clear_progress, quietly};
 use crate::report::{Outcome, Report};
-use crate::run_tests::{run_tests, run_tests_of};
+use crate::run_tests::run_tests;
 use crate::{
     binaries, chaos, config, cost, examples, folders, pages, parallel, prose, servers, table,
     versions,
 };
+use When::{AtOnce, First, InTurn, WithTests};
 
 type Run = fn(&Options) -> Result<Report, String>;
 
 pub(crate) struct Step {
+    pub(crate) when: When,
     pub(crate) name: &'static str,
     pub(crate) what: &'static str,
-    /// True if a failure ends the run.
-    pub(crate) stops: bool,
-    pub(crate) when: When,
     pub(crate) run: Run,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum When {
+    /// Before all others. A failure ends the run.
+    First,
     InTurn,
     /// In parallel with later steps, because the step waits for the network.
     AtOnce,
@@ -35,46 +36,32 @@ pub(crate) enum When {
     WithTests,
 }
 
-impl Step {
-    const fn of(name: &'static str, what: &'static str, run: Run) -> Self {
-        Self { name, what, stops: false, when: When::InTurn, run }
-    }
-
-    const fn at_once(self) -> Self {
-        Self { when: When::AtOnce, ..self }
-    }
-
-    const fn with_tests(self) -> Self {
-        Self { when: When::WithTests, ..self }
-    }
+const fn step(when: When, name: &'static str, what: &'static str, run: Run) -> Step {
+    Step { when, name, what, run }
 }
 
 /// The steps that fail fastest are first.
 pub(crate) const ALL: &[Step] = &[
-    Step {
-        stops: true,
-        ..Step::of("servers", "the programs that the tests need are installed", needs)
-    },
-    Step::of("fmt", "formatting", fmt),
-    Step::of("pages", "links and required parts of the documentation", links),
-    Step::of("prose", "the words that docs/src/style.md rules out", prose::step),
-    Step::of("tree", "limits on the number of dependencies", tree),
-    Step::of("download", "newer versions of the servers", versions::download).at_once(),
-    Step::of("clippy", "lints, warnings as errors", clippy).with_tests(),
-    Step::of("features", "each feature of the facade alone", features).with_tests(),
-    Step::of("doc", "the API documentation, without warnings", doc).with_tests(),
-    Step::of("cost", "the hot paths' instructions compared with the baseline", cost::step)
-        .with_tests(),
-    Step::of("test", "all tests", test),
-    Step::of("missing", "the errors for missing features", missing),
-    Step::of("doctest", "the examples in doc comments", doctest),
-    Step::of("examples", "the examples run and print their result", run_examples),
-    Step::of("benches", "each benchmark runs once", benches),
+    step(First, "servers", "the programs that the tests need are installed", needs),
+    step(InTurn, "fmt", "formatting", fmt),
+    step(InTurn, "pages", "links and required parts of the documentation", links),
+    step(InTurn, "prose", "the words that docs/src/style.md rules out", prose::step),
+    step(InTurn, "tree", "limits on the number of dependencies", tree),
+    step(AtOnce, "download", "newer versions of the servers", versions::download),
+    step(WithTests, "clippy", "lints, warnings as errors", clippy),
+    step(WithTests, "features", "each feature of the facade alone", features),
+    step(WithTests, "doc", "the API documentation, without warnings", doc),
+    step(WithTests, "cost", "the hot paths' instructions compared with the baseline", cost::step),
+    step(InTurn, "test", "all tests", test),
+    step(InTurn, "missing", "the errors for missing features", missing),
+    step(InTurn, "doctest", "the examples in doc comments", doctest),
+    step(InTurn, "examples", "the examples run and print their result", run_examples),
+    step(InTurn, "benches", "each benchmark runs once", benches),
     // `examples` waits for the steps `WithTests`, so none disturbs the steps below.
-    Step::of("versions", "the conformance suite on newer versions of the servers", versions::step),
-    Step::of("chaos", "a few schedules of random faults on each backend", chaos::step),
-    Step::of("table", "the table of conformance cases and backends", cases),
-    Step::of("interop", "mutual exclusion with other programs", run_interop),
+    step(InTurn, "versions", "the conformance suite on newer server versions", versions::step),
+    step(InTurn, "chaos", "a few schedules of random faults on each backend", chaos::step),
+    step(InTurn, "table", "the table of conformance cases and backends", cases),
+    step(InTurn, "interop", "mutual exclusion with other programs", run_interop),
 ];
 
 /// The maximum number of crates that `lockwright` needs with only the memory backend.
@@ -166,7 +153,7 @@ fn missing_args(options: &Options) -> Vec<&'static str> {
 }
 
 fn missing(options: &Options) -> Result<Report, String> {
-    let mut report = run_tests("missing", &missing_args(options), options)?;
+    let mut report = run_tests("missing", &missing_args(options), options, |_| true)?;
     if options.quick {
         report.left_out.push("missing: servers that require TLS, without it".to_owned());
     }
@@ -177,7 +164,7 @@ fn test(options: &Options) -> Result<Report, String> {
     table::begin().map_err(|error| format!("target/conformance can't be written: {error}"))?;
     let mut args = words("--workspace --all-features --tests --exclude");
     args.push(config::INTEROP);
-    run_tests("test", &args, options)
+    run_tests("test", &args, options, |_| true)
 }
 
 fn cases(options: &Options) -> Result<Report, String> {
@@ -324,7 +311,7 @@ fn run_interop(options: &Options) -> Result<Report, String> {
         args.extend(test.file_name().and_then(OsStr::to_str).iter().flat_map(|it| ["--test", it]));
     }
     // `--test` also selects tests of other crates with the same name.
-    run_tests_of("interop", &args, options, |binary| binary.package == config::INTEROP)
+    run_tests("interop", &args, options, |binary| binary.package == config::INTEROP)
 }
 
 fn words(args: &str) -> Vec<&str> {

@@ -36,6 +36,7 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
     if all {
         chosen.extend(steps::ALL);
     }
+    chosen.sort_by_key(|step| step.when != When::First);
 
     let _tmp_folder = TmpFolder::begin();
     let begun = Instant::now();
@@ -45,7 +46,8 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
 }
 
 fn run(chosen: &[&'static Step], options: &Options) -> Vec<Done> {
-    let first = chosen.iter().position(|step| step.when != When::InTurn).unwrap_or(chosen.len());
+    let is_parallel = |step: &&Step| matches!(step.when, When::AtOnce | When::WithTests);
+    let first = chosen.iter().position(is_parallel).unwrap_or(chosen.len());
     let mut done = run_in_turn(&chosen[..first], options);
     if done.iter().any(|done| done.stops) {
         return done;
@@ -76,7 +78,7 @@ fn run_in_turn(steps: &[&'static Step], options: &Options) -> Vec<Done> {
         println!("==== {}: {}", step.name, step.what);
         let began = Instant::now();
         let report = Report::of_result((step.run)(options));
-        let stops = report.outcome == Outcome::Failed && step.stops;
+        let stops = report.outcome == Outcome::Failed && step.when == When::First;
         let now = Done { step: step.name, took: began.elapsed(), report, stops };
         println!("     {} {} after {}", now.step, now.verdict(), seconds(now.took));
         done.push(now);

@@ -48,13 +48,13 @@ pub(super) struct Table {
 struct Row {
     measures: BTreeMap<&'static str, Vec<f64>>,
     samples: Vec<u64>,
+    /// Why the cell is over.
     note: Option<String>,
-    is_over: bool,
 }
 
 impl Table {
     pub(super) fn is_over(&self, key: &Key) -> bool {
-        self.rows.get(key).is_some_and(|row| row.is_over)
+        self.rows.get(key).is_some_and(|row| row.note.is_some())
     }
 
     pub(super) fn add(&mut self, key: Key, round: Result<Round, Failure>) {
@@ -67,10 +67,9 @@ impl Table {
                 row.samples.extend(round.samples);
             }
             Err(failure) => {
-                let word = if let Failure::Cannot(_) = failure {
-                    "it has no such thing"
-                } else {
-                    "it failed"
+                let word = match failure {
+                    Failure::Cannot(_) => "it has no such thing",
+                    Failure::Failed(_) => "it failed",
                 };
                 self.give_up(key, format!("{word}: {}", failure.text()));
             }
@@ -78,9 +77,7 @@ impl Table {
     }
 
     pub(super) fn give_up(&mut self, key: Key, note: String) {
-        let row = self.rows.entry(key).or_default();
-        row.note = Some(note);
-        row.is_over = true;
+        self.rows.entry(key).or_default().note = Some(note);
     }
 
     pub(super) fn cells(self, backend: &str) -> impl Iterator<Item = Cell> {

@@ -5,7 +5,7 @@ use lockwright_bench_protocol::Result;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions, Row, query, raw_sql};
 
-use super::sql::{Lease, Server, key};
+use super::sql::{Lease, Server, key, token};
 
 const TABLES: [&str; 2] = [
     "CREATE TABLE IF NOT EXISTS bench_baseline_lease (
@@ -55,22 +55,19 @@ impl Server for Mysql {
 
     async fn insert(on: &mut MySqlConnection, lease: &Lease<'_>, in_turn: bool) -> Result<bool> {
         let insert = query(if in_turn { INSERT_IN_TURN } else { INSERT });
-        let insert = insert.bind(lease.name).bind(lease.token).bind(micros(lease.ttl));
+        let insert = insert.bind(lease.name).bind(token()).bind(micros(lease.ttl));
         let insert = if in_turn { insert.bind(lock(lease.name)) } else { insert };
         Ok(insert.execute(on).await?.rows_affected() == 1)
     }
 
-    async fn delete(on: &mut MySqlConnection, name: &str, token: i64) -> Result<bool> {
-        Ok(query(DELETE).bind(name).bind(token).execute(on).await?.rows_affected() == 1)
-    }
-
-    async fn delete_in_turn(on: &mut MySqlConnection, name: &str, token: i64) -> Result<bool> {
-        let delete = query(DELETE_IN_TURN).bind(name).bind(token).bind(lock(name));
+    async fn delete(on: &mut MySqlConnection, name: &str, in_turn: bool) -> Result<bool> {
+        let delete = query(if in_turn { DELETE_IN_TURN } else { DELETE }).bind(name).bind(token());
+        let delete = if in_turn { delete.bind(lock(name)) } else { delete };
         Ok(delete.execute(on).await?.rows_affected() == 1)
     }
 
-    async fn renew(on: &mut MySqlConnection, token: i64, ttl: Duration) -> Result<u64> {
-        Ok(query(RENEW).bind(micros(ttl)).bind(token).execute(on).await?.rows_affected())
+    async fn renew(on: &mut MySqlConnection, ttl: Duration) -> Result<u64> {
+        Ok(query(RENEW).bind(micros(ttl)).bind(token()).execute(on).await?.rows_affected())
     }
 
     async fn take(on: &mut MySqlConnection, name: &str, waits: bool) -> Result<bool> {

@@ -2,9 +2,9 @@ use std::time::Duration;
 
 use lockwright_bench_protocol::Result;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
-use sqlx::{AssertSqlSafe, ConnectOptions, Row, query, query_scalar, raw_sql};
+use sqlx::{AssertSqlSafe, ConnectOptions, Row, query, raw_sql};
 
-use super::sql::{Lease, Server, key};
+use super::sql::{Lease, Server, key, token};
 
 const SCHEMA: &str = "
     SELECT pg_advisory_xact_lock(0);
@@ -31,7 +31,7 @@ const DELETE: &str = "DELETE FROM bench_baseline_lease WHERE name = $1 AND token
 /// commit.
 const DELETE_IN_TURN: &str = "
     WITH gone AS (DELETE FROM bench_baseline_lease WHERE name = $1 AND token = $2 RETURNING 1)
-    SELECT pg_advisory_unlock($3) FROM gone";
+    SELECT 1 FROM gone WHERE pg_advisory_unlock($3)";
 
 const RENEW: &str =
     "UPDATE bench_baseline_lease SET expires = now() + $2 * interval '1 ms' WHERE token = $1";
@@ -55,22 +55,19 @@ impl Server for Postgres {
 
     async fn insert(on: &mut PgConnection, lease: &Lease<'_>, in_turn: bool) -> Result<bool> {
         let insert = query(if in_turn { INSERT_IN_TURN } else { INSERT });
-        let insert = insert.bind(lease.name).bind(lease.token).bind(millis(lease.ttl));
+        let insert = insert.bind(lease.name).bind(token()).bind(millis(lease.ttl));
         let insert = if in_turn { insert.bind(key(lease.name)) } else { insert };
         Ok(insert.execute(on).await?.rows_affected() == 1)
     }
 
-    async fn delete(on: &mut PgConnection, name: &str, token: i64) -> Result<bool> {
-        Ok(query(DELETE).bind(name).bind(token).execute(on).await?.rows_affected() == 1)
+    async fn delete(on: &mut PgConnection, name: &str, in_turn: bool) -> Result<bool> {
+        let delete = query(if in_turn { DELETE_IN_TURN } else { DELETE }).bind(name).bind(token());
+        let delete = if in_turn { delete.bind(key(name)) } else { delete };
+        Ok(delete.execute(on).await?.rows_affected() == 1)
     }
 
-    async fn delete_in_turn(on: &mut PgConnection, name: &str, token: i64) -> Result<bool> {
-        let delete = query_scalar(DELETE_IN_TURN).bind(name).bind(token).bind(key(name));
-        Ok(delete.fetch_optional(on).await?.unwrap_or(false))
-    }
-
-    async fn renew(on: &mut PgConnection, token: i64, ttl: Duration) -> Result<u64> {
-        Ok(query(RENEW).bind(token).bind(millis(ttl)).execute(on).await?.rows_affected())
+    async fn renew(on: &mut PgConnection, ttl: Duration) -> Result<u64> {
+        Ok(query(RENEW).bind(token()).bind(millis(ttl)).execute(on).await?.rows_affected())
     }
 
     async fn take(on: &mut PgConnection, name: &str, waits: bool) -> Result<bool> {

@@ -26,15 +26,13 @@ pub(super) trait Server: Sized + 'static {
     async fn connect(&self) -> Result<Self::Connection>;
 
     /// Returns `false` if the name has a lease. If `in_turn`, first waits in the server's queue,
-    /// which advances at each [`Self::delete_in_turn`].
+    /// which advances at each [`Self::delete`] in turn.
     async fn insert(on: &mut Self::Connection, lease: &Lease<'_>, in_turn: bool) -> Result<bool>;
 
     /// Returns `false` if there was no lease.
-    async fn delete(on: &mut Self::Connection, name: &str, token: i64) -> Result<bool>;
+    async fn delete(on: &mut Self::Connection, name: &str, in_turn: bool) -> Result<bool>;
 
-    async fn delete_in_turn(on: &mut Self::Connection, name: &str, token: i64) -> Result<bool>;
-
-    async fn renew(on: &mut Self::Connection, token: i64, ttl: Duration) -> Result<u64>;
+    async fn renew(on: &mut Self::Connection, ttl: Duration) -> Result<u64>;
 
     async fn take(on: &mut Self::Connection, name: &str, waits: bool) -> Result<bool>;
 
@@ -49,7 +47,6 @@ pub(super) trait Server: Sized + 'static {
 
 pub(super) struct Lease<'a> {
     pub(super) name: &'a str,
-    pub(super) token: i64,
     pub(super) ttl: Duration,
 }
 
@@ -62,7 +59,6 @@ enum Mode {
 pub(super) struct Sql<S: Server> {
     server: S,
     mode: Mode,
-    token: i64,
     requests: Pool<S::Connection>,
     waiting: Pool<S::Connection>,
     holding: Pool<S::Connection>,
@@ -110,7 +106,6 @@ impl<S: Server> Library for Sql<S> {
             // The query of the URL is removed, because its `mode` is for Lockwright only.
             server: S::new(urls[0].split('?').next().unwrap_or_default())?,
             mode,
-            token: i64::from(process::id()),
             requests: Pool::of(REQUESTS),
             waiting: Pool::of(IN_TURN),
             holding: Pool::unlimited(),
@@ -129,7 +124,7 @@ impl<S: Server> Library for Sql<S> {
         if !matches!(self.mode, Mode::Lease) {
             return self.lock_with(name, false).await;
         }
-        let lease = Lease { name, token: self.token, ttl };
+        let lease = Lease { name, ttl };
         let mut lent = self.lend(&self.requests).await?;
         let granted = S::insert(&mut lent.connection, &lease, false).await?;
         self.requests.give_back(lent);
@@ -140,7 +135,7 @@ impl<S: Server> Library for Sql<S> {
         if !matches!(self.mode, Mode::Lease) {
             return self.lock_with(name, true).await;
         }
-        let lease = Lease { name, token: self.token, ttl };
+        let lease = Lease { name, ttl };
         let mut lent = self.lend(&self.waiting).await?;
         let mut granted = S::insert(&mut lent.connection, &lease, true).await?;
         while !granted {
@@ -154,12 +149,11 @@ impl<S: Server> Library for Sql<S> {
         let (pool, lent, name, released) = match hold {
             Hold::Lease(name) => {
                 let mut lent = self.lend(&self.requests).await?;
-                let released = S::delete(&mut lent.connection, &name, self.token).await?;
+                let released = S::delete(&mut lent.connection, &name, false).await?;
                 (&self.requests, lent, name, released)
             }
             Hold::LeaseInTurn(name, mut lent) => {
-                let on = &mut lent.connection;
-                let released = S::delete_in_turn(on, &name, self.token).await?;
+                let released = S::delete(&mut lent.connection, &name, true).await?;
                 (&self.waiting, lent, name, released)
             }
             Hold::Connection { name, lent, waited } => {
@@ -179,7 +173,7 @@ impl<S: Server> Library for Sql<S> {
     async fn renew(&self, holds: &[Self::Hold], ttl: Duration) -> Result<()> {
         if matches!(self.mode, Mode::Lease) {
             let mut lent = self.lend(&self.requests).await?;
-            let renewed = S::renew(&mut lent.connection, self.token, ttl).await?;
+            let renewed = S::renew(&mut lent.connection, ttl).await?;
             self.requests.give_back(lent);
             return are_all(holds.len(), renewed as usize);
         }
@@ -190,6 +184,10 @@ impl<S: Server> Library for Sql<S> {
         }
         Ok(())
     }
+}
+
+pub(super) fn token() -> i64 {
+    i64::from(process::id())
 }
 
 /// Returns a hash that is equal in all processes.

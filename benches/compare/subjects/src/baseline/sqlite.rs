@@ -1,9 +1,6 @@
 //! SQLite: one connection, and a row for each lease.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
 use std::process;
-use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use lockwright_bench_protocol::{Library, Result};
@@ -12,6 +9,7 @@ use sqlx::{ConnectOptions, query, raw_sql};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::time::sleep;
 
+use super::memory::Memory;
 use super::{held, lost, servers};
 
 /// Lockwright's settings, with which a grant and a release each wait for the disk.
@@ -34,10 +32,10 @@ const RENEW: &str = "UPDATE bench_baseline_lease SET expires = ?2 WHERE token = 
 const POLL: Duration = Duration::from_millis(1);
 
 pub(super) struct Sqlite {
-    connection: tokio::sync::Mutex<SqliteConnection>,
+    connection: Mutex<SqliteConnection>,
     token: i64,
     /// A mutex per name, so that only one of this process's tasks polls.
-    names: RefCell<HashMap<String, Arc<Mutex<()>>>>,
+    names: Memory,
 }
 
 pub(super) struct Hold {
@@ -82,7 +80,7 @@ impl Library for Sqlite {
         Ok(Self {
             connection: connection.into(),
             token: process::id().into(),
-            names: RefCell::default(),
+            names: Memory::default(),
         })
     }
 
@@ -94,8 +92,7 @@ impl Library for Sqlite {
     }
 
     async fn lock(&self, name: &str, ttl: Duration) -> Result<Hold> {
-        let mutex = Arc::clone(self.names.borrow_mut().entry(name.to_owned()).or_default());
-        let turn = mutex.lock_owned().await;
+        let turn = self.names.lock(name, ttl).await?;
         while patient(async || self.is_held(name).await).await?
             || !patient(async || self.upsert(name, ttl).await).await?
         {

@@ -34,17 +34,6 @@ fn a_timeout_exits_with_1_when_it_has_passed() {
 }
 
 #[test]
-fn a_timeout_that_is_long_enough_gets_the_lock() {
-    let sandbox = Sandbox::new();
-    let held = sandbox.hold(&HELD);
-    let waiter = sandbox.start(&["-w", "20", "a", "--", "echo", "ran"]);
-    waiter.wait_for_event("waiting");
-    sandbox.end(held);
-    let (status, out) = waiter.finish();
-    assert_eq!((status.code(), out.as_str()), (Some(0), "ran\n"));
-}
-
-#[test]
 fn client_does_not_wait_for_itself() {
     let redis = lockwright_testbed::redis::Redis::start().unwrap();
     for sandbox in [Sandbox::new(), Sandbox::at(&redis.url())] {

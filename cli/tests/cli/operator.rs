@@ -120,7 +120,7 @@ fn the_doctor_finds_no_error_in_a_fresh_database() {
 
 #[test]
 fn the_doctor_fails_on_an_error() {
-    let redis = Redis::options().maxmemory_policy("allkeys-lru").start().unwrap();
+    let redis = Redis::options().set("maxmemory-policy", "allkeys-lru").start().unwrap();
     let sandbox = Sandbox::at(&redis.url());
     let finished = sandbox.output(["doctor", "--json"]);
     let findings = finished.json()["findings"].clone();

@@ -143,16 +143,6 @@ fn ctrl_c_reaches_the_command_once() {
 }
 
 #[test]
-fn ctrl_c_ends_a_wait() {
-    let sandbox = Sandbox::new();
-    let _held = sandbox.hold(&["a", "--", "sleep", "60"]);
-    let mut terminal = Terminal::run(&sandbox, program(), &["run", "a", "--", "true"]);
-    terminal.wait_for("waiting");
-    terminal.typed("\x03");
-    assert_eq!(terminal.code(), 130);
-}
-
-#[test]
 fn ctrl_z_suspends_nothing() {
     // The second command stops itself by STOP instead of TSTP, as editors do.
     for command in [

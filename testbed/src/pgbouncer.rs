@@ -26,11 +26,6 @@ pub struct Options {
 }
 
 impl Options {
-    /// Sets the pool mode: `session`, `transaction` or `statement`.
-    pub fn pool_mode(self, mode: &str) -> Self {
-        self.set("pool_mode", mode)
-    }
-
     /// Adds a setting of the section `[pgbouncer]`. A name's last setting counts.
     pub fn set(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.settings.push((name.into(), value.into()));

@@ -203,8 +203,7 @@ fn launch(port: u16, options: &Options, folder: &Path) -> Result<Process> {
     let mut process = binary("postgres")?
         .args(["-D", "data"])
         .run_as(account())
-        .last_signal("QUIT")
-        .with_children(Signal::INT)
+        .with_children(Signal::INT, "QUIT")
         .start(folder)?;
     let pid = process.pid().to_string();
     process.wait_until_ready(|| {

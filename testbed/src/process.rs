@@ -37,9 +37,6 @@ pub struct Program {
 methods::setters! { Program {
     /// Sets the user. `None` means this process's user.
     pub fn run_as(account: Option<Account>) sets account to account;
-    /// Sets the signal (without `SIG`) sent to the program when this process ends; `KILL` by
-    /// default.
-    pub(crate) fn last_signal(signal: &'static str) sets last_signal to signal;
     /// Sets the time limit of [`run`](Self::run), two minutes by default.
     pub fn within(limit: Duration) sets limit to limit;
 } }
@@ -75,10 +72,11 @@ impl Program {
         self
     }
 
-    /// Makes kills and freezes include the program's children.
-    pub(crate) fn with_children(mut self, stop_signal: Signal) -> Self {
+    /// Makes kills and freezes include the program's children, which the program ends at the signal
+    /// `stop`, and at the signal `last` (without `SIG`), sent when this process ends.
+    pub(crate) fn with_children(mut self, stop: Signal, last: &'static str) -> Self {
         self.has_children = true;
-        self.stop_signal = stop_signal;
+        (self.stop_signal, self.last_signal) = (stop, last);
         self
     }
 

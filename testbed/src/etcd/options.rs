@@ -44,17 +44,6 @@ methods::setters! { Options {
 } }
 
 impl Options {
-    /// Sets the heartbeat interval in milliseconds; 100 by default.
-    pub fn heartbeat(self, milliseconds: u32) -> Self {
-        self.set("heartbeat-interval", milliseconds.to_string())
-    }
-
-    /// Sets the milliseconds until members replace a silent leader; 1000 by default. Shorter times
-    /// cause needless elections. The shortest lease TTL is 1.5 times this time.
-    pub fn election(self, milliseconds: u32) -> Self {
-        self.set("election-timeout", milliseconds.to_string())
-    }
-
     /// Adds a user that may access keys with this prefix (empty: all), so clients must log in.
     pub fn user(mut self, name: &str, password: &str, prefix: &str) -> Self {
         let (name, password, prefix) = (name.to_owned(), password.to_owned(), prefix.to_owned());

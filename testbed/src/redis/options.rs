@@ -49,11 +49,6 @@ impl Options {
         self
     }
 
-    /// Sets the eviction policy, such as `allkeys-lru`.
-    pub fn maxmemory_policy(self, policy: &str) -> Self {
-        self.set("maxmemory-policy", policy)
-    }
-
     /// Logs each write to a file. `fsync` is `always`, `everysec` or `no`.
     pub fn append_only(self, fsync: &str) -> Self {
         self.set("appendonly", "yes").set("appendfsync", fsync)

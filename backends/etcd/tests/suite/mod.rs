@@ -16,7 +16,7 @@ use lockwright_testbed::etcd::Options;
 pub(crate) fn main(options: Options, label: &'static str) -> ExitCode {
     // The election timeout is long, because eight cases on two cores may silence a leader for a
     // second.
-    let options = options.heartbeat(200).election(2_000);
+    let options = options.set("heartbeat-interval", "200").set("election-timeout", "2000");
     harness::serve(connect, || {
         let cluster = options.clone().start()?;
         let server = Factory::at(cluster.url(), connect)

@@ -30,7 +30,7 @@ async fn a_sound_server_has_nothing() {
 #[tokio::test]
 async fn an_eviction_policy_is_an_error() {
     for policy in ["allkeys-lru", "volatile-ttl", "allkeys-random"] {
-        let server = sound().maxmemory_policy(policy).start().unwrap();
+        let server = sound().set("maxmemory-policy", policy).start().unwrap();
         let findings = findings_at(&server.url()).await;
         let [finding] = &findings[..] else { panic!("{findings:?}") };
         assert_eq!((finding.code, finding.severity), ("eviction-policy", Severity::Error));

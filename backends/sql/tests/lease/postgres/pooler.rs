@@ -45,7 +45,7 @@ async fn nothing_is_left_in_a_session_of_others() {
 #[tokio::test]
 async fn one_that_pools_sessions_works() {
     let server = Server::start().unwrap();
-    let pooler = PgBouncer::in_front_of(&server).pool_mode("session").start().unwrap();
+    let pooler = PgBouncer::in_front_of(&server).set("pool_mode", "session").start().unwrap();
     let backend = connect(&pooler.url()).await;
     assert_eq!(backend.profile().wake_up, WakeUp::Poll);
     acquire_and_release(&backend, "x").await;

@@ -5,7 +5,7 @@ use crate::support::*;
 
 fn pooler(server: &Server, pool_mode: &str) -> PgBouncer {
     let options = PgBouncer::in_front_of(server).set("default_pool_size", "20");
-    options.pool_mode(pool_mode).start().unwrap()
+    options.set("pool_mode", pool_mode).start().unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]

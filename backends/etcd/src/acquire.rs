@@ -7,10 +7,9 @@ use lockwright_core::{
     Result, Wait,
 };
 
-use crate::errors::{Effect, error};
+use crate::errors::{Effect, error, is_no_lease};
 use crate::keys::is_in_queue;
 use crate::leases::Lease;
-use crate::members::RequestError;
 use crate::queue::QueueKey;
 use crate::shared::{Found, Place, Shared, first, last};
 use crate::value::{Entry, Tombstone, Value};
@@ -147,7 +146,7 @@ impl AcquireSteps<'_> {
             TxnOp::get(queue.clone(), Some(first(i64::MAX))),
             TxnOp::get(queue, Some(last(place.created - 1))),
         ];
-        let found = shared.get(gets, Some(&place.lease)).await.map_err(RequestError::error)?;
+        let found = shared.get(gets, Some(&place.lease)).await?;
         let [own, tombstone, owner, previous] = several(found);
         let Some(own) = own.first().filter(|own| own.token() == Some(claim.token)) else {
             return self.own_is_gone(place, tombstone.as_tombstone()).await;
@@ -166,8 +165,8 @@ impl AcquireSteps<'_> {
         }
         match self.shared.confirm(lease).await {
             Ok(()) => Ok(true),
-            Err(RequestError::NoLease) => Ok(false),
-            Err(RequestError::Failed(failure)) => Err(failure),
+            Err(failure) if is_no_lease(&failure) => Ok(false),
+            Err(failure) => Err(failure),
         }
     }
 
@@ -284,8 +283,9 @@ impl AcquireSteps<'_> {
             return match shared.confirm(lease).await {
                 // Some etcd versions accept a keep-alive of a lease that they are about to end, so
                 // read the key again.
-                Ok(()) | Err(RequestError::NoLease) => Ok(Step::Again),
-                Err(RequestError::Failed(failure)) => Err(Effect::Changes
+                Ok(()) => Ok(Step::Again),
+                Err(failure) if is_no_lease(&failure) => Ok(Step::Again),
+                Err(failure) => Err(Effect::Changes
                     .unanswered("confirming that the lease is alive failed")
                     .with_source(failure)),
             };
@@ -339,11 +339,11 @@ pub(crate) async fn take_over(shared: &Arc<Shared>, claim: &Claim, entry: &Entry
     let txn = Txn::new().when([entry.is_unchanged()]).and_then([put]);
     let moved = shared.transact(txn, Effect::Changes, Some(&lease)).await;
     let moved = moved.map(|answered| answered.succeeded || answered.was_unsure);
-    let moved = moved.map_err(RequestError::error);
-    if moved
-        .as_ref()
-        .map_or_else(|failure| failure.kind() != ErrorKind::Indeterminate, |moved| !moved)
-    {
+    let may_be_there = match &moved {
+        Ok(moved) => *moved,
+        Err(failure) => failure.kind() == ErrorKind::Indeterminate,
+    };
+    if !may_be_there {
         shared.forget(claim);
     }
     moved.map(drop)

@@ -15,7 +15,6 @@ use crate::acquire::{AcquireSteps, Step};
 use crate::errors::Effect;
 use crate::keys::after;
 use crate::leases::Lease;
-use crate::members::RequestError;
 use crate::put_key::is_new;
 use crate::queue::QueueSnapshot;
 use crate::shared::{Found, Place};
@@ -160,7 +159,7 @@ impl AcquireSteps<'_> {
         let noting = self.shared.transact(txn, Effect::Changes, Some(lease)).await;
         // If an earlier, unanswered copy of the request stored the value, `succeeded` is false. The
         // caller then reads the queue again.
-        Ok(noting.map_err(RequestError::error)?.succeeded)
+        Ok(noting?.succeeded)
     }
 
     pub(crate) async fn refuse_another_kind(&self, first: &Entry) -> Result<()> {

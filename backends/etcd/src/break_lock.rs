@@ -6,9 +6,8 @@ use lockwright_core::{
     BreakMode, BreakTarget, Broken, ErrorKind, Event, LockName, Reason, Result, Token,
 };
 
-use crate::errors::{Effect, error};
+use crate::errors::{Effect, error, is_no_lease};
 use crate::leases::seconds;
-use crate::members::RequestError;
 use crate::shared::{Found, Shared, TxnReply};
 use crate::value::{Entry, Tombstone, Value};
 
@@ -80,8 +79,8 @@ async fn free(shared: &Shared, entry: &Entry, note: &str) -> Result<Option<Broke
     let txn = Txn::new().when([entry.is_unchanged()]).and_then(ending).or_else(looking);
     let answered = match shared.transact(txn, Effect::Changes, None).await {
         Ok(answered) => answered,
-        Err(RequestError::NoLease) => return Ok(None),
-        Err(RequestError::Failed(failure)) => return Err(failure),
+        Err(failure) if is_no_lease(&failure) => return Ok(None),
+        Err(failure) => return Err(failure),
     };
     if !answered.succeeded && !did_first_request(&answered, entry, request)? {
         return Ok(None);
@@ -126,8 +125,7 @@ async fn let_run_out(shared: &Arc<Shared>, entry: &Entry, note: &str) -> Result<
         let on_its_lease = PutOptions::new().with_ignore_lease();
         let marking = TxnOp::put(entry.key.clone(), value.bytes(), Some(on_its_lease));
         let txn = Txn::new().when([entry.is_unchanged()]).and_then([marking]);
-        let answered =
-            shared.transact(txn, Effect::Changes, None).await.map_err(RequestError::error)?;
+        let answered = shared.transact(txn, Effect::Changes, None).await?;
         if !answered.succeeded {
             return Ok(None);
         }
@@ -165,8 +163,7 @@ async fn move_marked(shared: &Arc<Shared>, mut marked: Entry) -> Result<Broken> 
             }
             None => (Txn::new().and_then([looking()]), None),
         };
-        let answered =
-            shared.transact(txn, Effect::Changes, None).await.map_err(RequestError::error)?;
+        let answered = shared.transact(txn, Effect::Changes, None).await?;
         let found = answered.found.first().and_then(Found::first);
         if let Some(lease) = lease {
             if answered.succeeded {

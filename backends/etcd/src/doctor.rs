@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use crate::config::Config;
 use crate::errors::{Effect, error, words};
-use crate::members::{self, Link, RequestError};
+use crate::members::{self, Link};
 use crate::shared::Shared;
 
 #[derive(Debug)]
@@ -68,8 +68,7 @@ pub(crate) async fn examine(shared: &Shared) -> Vec<Finding> {
     if answering().any(|status| status.leader() != 0 && !status.is_learner()) {
         let listing =
             |link: Arc<Link>| async move { link.client.cluster_client().member_list().await };
-        let listed = shared.members.ask(Effect::Reads, config.response_timeout, listing).await;
-        match listed.map_err(RequestError::error) {
+        match shared.members.ask(Effect::Reads, config.response_timeout, listing).await {
             Ok(listed) => findings.extend(size(listed.value.members())),
             Err(failure) => findings.push(no_answer("the members can't be listed", &failure)),
         }
@@ -268,7 +267,7 @@ async fn writes(shared: &Shared) -> Result<Option<Finding>> {
         let never = Compare::create_revision(probe_key.clone(), CompareOp::Greater, i64::MAX - 1);
         let txn = Txn::new().when([never]).and_then([TxnOp::put(probe_key, "", None)]);
         let sent = shared.clock.now();
-        shared.transact(txn, Effect::Reads, None).await.map_err(RequestError::error)?;
+        shared.transact(txn, Effect::Reads, None).await?;
         took.push(shared.clock.now().saturating_since(sent));
     }
     shared.revoke_soon(&shortest);

@@ -42,10 +42,14 @@ pub(crate) enum ErrorClass {
 }
 
 /// etcd's error messages, with the class, kind and text that Lockwright gives them. Without a kind,
-/// the request may have had an effect, so its `Effect` decides the kind. For `NoLease`, kind and
-/// text are unused.
+/// the request may have had an effect, so its `Effect` decides the kind.
 const REFUSALS: [(&str, ErrorClass, Option<ErrorKind>, &str); 19] = [
-    ("lease not found", NoLease, None, ""),
+    (
+        NO_LEASE,
+        NoLease,
+        Some(Unavailable),
+        "the lease of the claim expired during the request; retry",
+    ),
     ("permission denied", Refused, Some(Denied), NO_PERMISSION),
     (
         "authentication failed, invalid user ID or password",
@@ -142,6 +146,8 @@ const REFUSALS: [(&str, ErrorClass, Option<ErrorKind>, &str); 19] = [
     ),
 ];
 
+const NO_LEASE: &str = "lease not found";
+
 /// etcd sends this error even for a request that it carries out, if the space ran out after etcd
 /// accepted the request.
 const NO_SPACE: &str = "database space exceeded";
@@ -165,6 +171,10 @@ pub(crate) fn classify(cause: &etcd_client::Error, effect: Effect) -> (ErrorClas
 
 pub(crate) fn is_granted_already(cause: &etcd_client::Error) -> bool {
     words(cause).contains("lease already exists")
+}
+
+pub(crate) fn is_no_lease(failure: &Error) -> bool {
+    says(failure, NO_LEASE)
 }
 
 /// Returns whether the database is full. etcd then accepts only requests that delete.

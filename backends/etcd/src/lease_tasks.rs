@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use tokio::task::JoinSet;
 
+use crate::errors::is_no_lease;
 use crate::leases::{self, Lease};
-use crate::members::RequestError;
 use crate::shared::Shared;
 use crate::{orphans, release};
 
@@ -41,8 +41,8 @@ pub(crate) fn start(shared: &Arc<Shared>, lease: &Arc<Lease>) {
             };
             match confirmed {
                 Ok(()) => {}
-                Err(RequestError::NoLease) => return,
-                Err(RequestError::Failed(failure)) => {
+                Err(failure) if is_no_lease(&failure) => return,
+                Err(failure) => {
                     tracing::debug!(%failure, "etcd: renewing a lease failed, retrying");
                     pause.await;
                 }

@@ -102,13 +102,6 @@ impl Drop for Unanswered<'_> {
 }
 
 #[derive(Debug)]
-pub(crate) enum RequestError {
-    /// The lease doesn't exist. The request has no effect, even if a copy arrives later.
-    NoLease,
-    Failed(Error),
-}
-
-#[derive(Debug)]
 pub(crate) struct LinkError {
     pub(crate) error: Error,
     may_pass: bool,
@@ -125,19 +118,6 @@ impl LinkError {
 
     fn again(&self) -> Self {
         Self::new(self.error.kind(), self.error.message(), self.may_pass)
-    }
-}
-
-impl RequestError {
-    /// Replaces a `From` implementation, which would break type inference in dependent crates.
-    pub(crate) fn error(self) -> Error {
-        match self {
-            Self::Failed(error) => error,
-            Self::NoLease => error(
-                ErrorKind::Unavailable,
-                "the lease of the claim expired during the request; retry",
-            ),
-        }
     }
 }
 
@@ -162,13 +142,15 @@ impl Members {
         self.config.response_timeout.min(ttl / 2)
     }
 
-    /// Sends a request, and repeats it at other members for at most `limit`.
+    /// Sends a request, and repeats it at other members for at most `limit`. If the lease doesn't
+    /// exist ([`is_no_lease`](crate::errors::is_no_lease)), the request has no effect, even if a
+    /// copy arrives later.
     pub(crate) async fn ask<T, F>(
         self: &Arc<Self>,
         effect: Effect,
         limit: Duration,
         request: impl Fn(Arc<Link>) -> F,
-    ) -> Result<Answer<T>, RequestError>
+    ) -> Result<Answer<T>>
     where
         F: Future<Output = Result<T, etcd_client::Error>>,
     {
@@ -178,13 +160,13 @@ impl Members {
         let mut pause = PAUSE;
         let failed = |failure: Error, was_unsure: bool| {
             let is_unsure = was_unsure && failure.kind() != ErrorKind::Indeterminate;
-            RequestError::Failed(if is_unsure && effect == Effect::Changes {
+            if is_unsure && effect == Effect::Changes {
                 effect
                     .unanswered("an earlier attempt of the request was not answered")
                     .with_source(failure)
             } else {
                 failure
-            })
+            }
         };
         loop {
             let link = match timeout_at(end, self.link()).await {
@@ -216,7 +198,7 @@ impl Members {
                 }
             };
             match class {
-                ErrorClass::NoLease => return Err(RequestError::NoLease),
+                ErrorClass::NoLease => return Err(failure),
                 ErrorClass::Refused => return Err(failed(failure, was_unsure)),
                 ErrorClass::Unsure => was_unsure = true,
                 ErrorClass::Elsewhere | ErrorClass::Later => {}

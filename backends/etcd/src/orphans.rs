@@ -15,7 +15,7 @@ use lockwright_core::{LockName, Result};
 
 use crate::errors::Effect;
 use crate::leases::Lease;
-use crate::members::{Link, RequestError};
+use crate::members::Link;
 use crate::release;
 use crate::shared::{OPERATIONS_AT_ONCE, Place, Shared};
 use crate::value::Entry;
@@ -57,8 +57,7 @@ async fn orphans(shared: &Shared, lease: &Lease) -> Result<Vec<(LockName, Entry)
         link.client.lease_client().time_to_live(lease.id, Some(options)).await
     };
     let limit = shared.members.limit(lease.ttl);
-    let lease_info =
-        shared.members.ask(Effect::Reads, limit, request).await.map_err(RequestError::error)?;
+    let lease_info = shared.members.ask(Effect::Reads, limit, request).await?;
     // Read the registry after the keys. Otherwise, the key of a claim that is registered between
     // the reads would look like an orphan.
     let on_lease = shared.registry.all(|_, place| place.lease.id == lease.id);
@@ -76,7 +75,7 @@ async fn orphans(shared: &Shared, lease: &Lease) -> Result<Vec<(LockName, Entry)
         return Ok(Vec::new());
     }
     let gets: Vec<_> = suspects.iter().map(|(_, key)| TxnOp::get(key.as_slice(), None)).collect();
-    let found = shared.get(gets, None).await.map_err(RequestError::error)?;
+    let found = shared.get(gets, None).await?;
     let is_ours = |entry: &Entry| entry.lease == lease.id && entry.token().is_some();
     let found = found.iter().map(|found| found.first().filter(is_ours));
     let orphans = suspects.into_iter().zip(found);

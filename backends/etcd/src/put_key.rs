@@ -4,10 +4,9 @@ use etcd_client::{Compare, CompareOp, PutOptions, Txn, TxnOp};
 use lockwright_core::{ErrorKind, Result};
 
 use crate::acquire::{AcquireSteps, Step, ended, several};
-use crate::errors::Effect;
+use crate::errors::{Effect, is_no_lease};
 use crate::keys::{after, is_in_queue};
 use crate::leases::Lease;
-use crate::members::RequestError;
 use crate::queue::QueueKey;
 use crate::shared::{TxnReply, first, last};
 use crate::value::{self, Tombstone, Value};
@@ -105,11 +104,11 @@ impl AcquireSteps<'_> {
                 let is_unsure = before || answered.was_unsure;
                 Ok(Some((answered, is_unsure)))
             }
-            Err(RequestError::NoLease) => {
+            Err(failure) if is_no_lease(&failure) => {
                 shared.lose(lease);
                 Ok(None)
             }
-            Err(RequestError::Failed(failure)) => {
+            Err(failure) => {
                 // An indeterminate request may still arrive, so its claim stays registered.
                 if failure.kind() != ErrorKind::Indeterminate && !before {
                     shared.forget(claim);

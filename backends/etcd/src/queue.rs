@@ -8,7 +8,6 @@ use lockwright_core::{LockName, Mode, Result, Token};
 use crate::errors::{Effect, is_compacted, is_too_large};
 use crate::keys::{self, after, behind, is_in_queue};
 use crate::leases::Lease;
-use crate::members::RequestError;
 use crate::shared::{Found, Shared, TxnReply};
 use crate::value::Entry;
 
@@ -60,7 +59,7 @@ impl Shared {
         unless_compacted(|| self.read_snapshot(&queue, 0, Some(lease))).await
     }
 
-    async fn read_queue(&self, queue: &[u8], lease: Option<&Lease>) -> Result<Queue, RequestError> {
+    async fn read_queue(&self, queue: &[u8], lease: Option<&Lease>) -> Result<Queue> {
         let (found, revision) = self.all(queue, 0, true, lease).await?;
         let places: Vec<_> = found.iter().map(QueueKey::of).collect();
         let modes: Vec<Mode> = places.iter().map(|place| keys::mode(&place.key)).collect();
@@ -85,7 +84,7 @@ impl Shared {
         queue: &[u8],
         revision: i64,
         lease: Option<&Lease>,
-    ) -> Result<QueueSnapshot, RequestError> {
+    ) -> Result<QueueSnapshot> {
         let (found, revision) = self.all(queue, revision, false, lease).await?;
         Ok(QueueSnapshot { entries: found.iter().map(Entry::of).collect(), revision })
     }
@@ -97,7 +96,7 @@ impl Shared {
         mut revision: i64,
         keys_only: bool,
         lease: Option<&Lease>,
-    ) -> Result<(Vec<KeyValue>, i64), RequestError> {
+    ) -> Result<(Vec<KeyValue>, i64)> {
         let (mut start, end) = (Some(queue.to_vec()), after(queue));
         let mut all = Vec::new();
         while let Some(from) = start {
@@ -133,8 +132,7 @@ impl Shared {
     }
 
     pub(crate) async fn page(&self, start: Vec<u8>, end: Vec<u8>) -> Result<Found> {
-        let page = self.some(start, end, GetOptions::new(), VALUES, None).await;
-        page.map(|(found, _)| found).map_err(RequestError::error)
+        Ok(self.some(start, end, GetOptions::new(), VALUES, None).await?.0)
     }
 
     /// Reads one page. If the response is too large, retries with fewer keys, and finally with one
@@ -146,20 +144,20 @@ impl Shared {
         options: GetOptions,
         mut limit: i64,
         lease: Option<&Lease>,
-    ) -> Result<(Found, i64), RequestError> {
+    ) -> Result<(Found, i64)> {
         let mut options = options.with_range(end);
         let mut is_alone = false;
         loop {
             let get = TxnOp::get(start.clone(), Some(options.clone().with_limit(limit)));
             match self.transact(Txn::new().and_then([get]), Effect::Reads, lease).await {
-                Err(RequestError::Failed(failure)) if is_too_large(&failure) && !is_alone => {
+                Err(failure) if is_too_large(&failure) && !is_alone => {
                     is_alone = limit == 1;
                     if is_alone {
                         options = options.with_keys_only();
                     }
                     limit = (limit / 8).max(1);
                 }
-                Err(trouble) => return Err(trouble),
+                Err(failure) => return Err(failure),
                 Ok(TxnReply { revision, found, .. }) => {
                     return Ok((found.into_iter().next().unwrap_or_default(), revision));
                 }
@@ -171,11 +169,11 @@ impl Shared {
 /// Repeats the read if etcd compacted the read's revision before the last page.
 async fn unless_compacted<T, F>(read: impl Fn() -> F) -> Result<T>
 where
-    F: Future<Output = Result<T, RequestError>>,
+    F: Future<Output = Result<T>>,
 {
     let mut tries = 1;
     loop {
-        match read().await.map_err(RequestError::error) {
+        match read().await {
             Err(failure) if is_compacted(&failure) && tries < TRIES => tries += 1,
             read => return read,
         }

@@ -9,8 +9,7 @@ use lockwright_core::{
     Claim, ErrorKind, LockName, Reason, ReleaseMode, ReleaseOutcome, Result, Token,
 };
 
-use crate::errors::{Effect, error, is_out_of_space};
-use crate::members::RequestError;
+use crate::errors::{Effect, error, is_no_lease, is_out_of_space};
 use crate::shared::{Found, Place, Shared};
 use crate::value::Tombstone;
 
@@ -57,8 +56,8 @@ async fn end_overdue(shared: &Arc<Shared>, token: Token, place: &Place) -> Resul
     shared.wakeups.forget(&place.key);
     if place.created == 0 || place.is_unsure {
         return match put_tombstone_on_lease(shared, token, place).await {
-            Err(RequestError::NoLease) => Ok(()),
-            ended => ended.map(drop).map_err(RequestError::error),
+            Err(failure) if is_no_lease(&failure) => Ok(()),
+            ended => ended.map(drop),
         };
     }
     // Another client may have resumed the hold and moved the key to its own lease.
@@ -67,8 +66,7 @@ async fn end_overdue(shared: &Arc<Shared>, token: Token, place: &Place) -> Resul
         Compare::lease(place.key.clone(), CompareOp::Equal, place.lease.id),
     ];
     let txn = Txn::new().when(is_there).and_then([TxnOp::delete(place.key.clone(), None)]);
-    let ended = shared.transact(txn, Effect::Changes, None).await;
-    ended.map(drop).map_err(RequestError::error)
+    shared.transact(txn, Effect::Changes, None).await.map(drop)
 }
 
 pub(crate) async fn remove_claim(shared: &Arc<Shared>, name: LockName, token: Token, place: Place) {
@@ -97,8 +95,7 @@ pub(crate) async fn remove_claim(shared: &Arc<Shared>, name: LockName, token: To
 pub(crate) async fn delete(shared: &Shared, key: &[u8], created: i64) -> Result<ReleaseOutcome> {
     let is_there = Compare::create_revision(key, CompareOp::Equal, created);
     let txn = Txn::new().when([is_there]).and_then([TxnOp::delete(key, None)]);
-    let answered =
-        shared.transact(txn, Effect::Changes, None).await.map_err(RequestError::error)?;
+    let answered = shared.transact(txn, Effect::Changes, None).await?;
     // An earlier, unanswered copy of the request may have deleted the key.
     let is_done = answered.succeeded || answered.was_unsure;
     Ok(if is_done { ReleaseOutcome::Released } else { ReleaseOutcome::NotHeld })
@@ -118,8 +115,8 @@ pub(crate) async fn put_tombstone(
 ) -> Result<ReleaseOutcome> {
     match put_tombstone_on_lease(shared, claim.token, place).await {
         // The lease has ended, but a broken hold's key may be on another lease.
-        Err(RequestError::NoLease) => by_token(shared, &claim.name, claim.token).await,
-        ended => ended.map_err(RequestError::error),
+        Err(failure) if is_no_lease(&failure) => by_token(shared, &claim.name, claim.token).await,
+        ended => ended,
     }
 }
 
@@ -127,7 +124,7 @@ async fn put_tombstone_on_lease(
     shared: &Shared,
     token: Token,
     place: &Place,
-) -> Result<ReleaseOutcome, RequestError> {
+) -> Result<ReleaseOutcome> {
     place.lease.count_tombstone(shared.clock.now());
     let mut created = place.created;
     for _ in 0..TRIES {
@@ -146,11 +143,11 @@ async fn put_tombstone_on_lease(
             .or_else([TxnOp::get(key, None), tombstone()]);
         let answered = match shared.transact(txn, Effect::Changes, None).await {
             Ok(answered) => answered,
-            Err(trouble) => {
-                if matches!(&trouble, RequestError::Failed(failure) if is_out_of_space(failure)) {
-                    by_key(shared, token, key).await.map_err(RequestError::Failed)?;
+            Err(failure) => {
+                if is_out_of_space(&failure) {
+                    by_key(shared, token, key).await?;
                 }
-                return Err(trouble);
+                return Err(failure);
             }
         };
         if answered.succeeded {
@@ -164,11 +161,11 @@ async fn put_tombstone_on_lease(
         }
     }
     let message = "the claim's key changed during each attempt to delete it; retry";
-    Err(RequestError::Failed(error(ErrorKind::Indeterminate, message)))
+    Err(error(ErrorKind::Indeterminate, message))
 }
 
 async fn by_key(shared: &Shared, token: Token, key: &[u8]) -> Result<()> {
-    let found = shared.get([TxnOp::get(key, None)], None).await.map_err(RequestError::error)?;
+    let found = shared.get([TxnOp::get(key, None)], None).await?;
     let found = found.first().and_then(Found::first);
     if let Some(entry) = found.filter(|entry| entry.token() == Some(token)) {
         delete(shared, key, entry.created).await?;

@@ -9,9 +9,8 @@ use lockwright_core::{Claim, Reason, Renew, Renewal, RenewalOutcome, Result};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-use crate::errors::Effect;
+use crate::errors::{Effect, is_no_lease};
 use crate::leases::Lease;
-use crate::members::RequestError;
 use crate::shared::{Found, OPERATIONS_AT_ONCE, Place, Shared};
 use crate::value::Entry;
 use crate::{acquire, release, runtime};
@@ -116,17 +115,17 @@ async fn renew_lease(
     for _ in 0..PROOFS {
         match shared.keep_alive(lease).await {
             Ok(()) => {}
-            Err(RequestError::NoLease) => {
+            Err(failure) if is_no_lease(&failure) => {
                 let expired = |hold: &Numbered| (hold.at, Renewal::not_held(Reason::Expired));
                 return Ok(holds.iter().map(expired).collect());
             }
-            Err(RequestError::Failed(failure)) => return Err(failure),
+            Err(failure) => return Err(failure),
         }
         let mut found = Vec::with_capacity(holds.len());
         for some in holds.chunks(OPERATIONS_AT_ONCE) {
             let gets = some.iter().map(|one| TxnOp::get(one.place.key.clone(), None));
             let looked = shared.get(gets.collect::<Vec<_>>(), Some(lease)).await;
-            found.extend(looked.map_err(RequestError::error)?.iter().map(Found::first));
+            found.extend(looked?.iter().map(Found::first));
         }
         if lease.valid_until() < begun + lease.ttl {
             continue;

@@ -5,10 +5,10 @@ use etcd_client::LeaseGrantOptions;
 use lockwright_core::{Claim, ErrorKind, RenewalMode, Result};
 use tokio::time::timeout;
 
-use crate::errors::{self, Effect, error};
+use crate::errors::{self, Effect, error, is_no_lease};
 use crate::lease_tasks;
 use crate::leases::{Lease, LeaseRequest, seconds};
-use crate::members::{Link, RequestError};
+use crate::members::Link;
 use crate::shared::Shared;
 
 impl Shared {
@@ -45,8 +45,8 @@ impl Shared {
             if self.clock.now() > lease.due() + lease.ttl / 8 {
                 match self.confirm(&lease).await {
                     Ok(()) => {}
-                    Err(RequestError::NoLease) => continue,
-                    Err(RequestError::Failed(failure)) => return Err(failure),
+                    Err(failure) if is_no_lease(&failure) => continue,
+                    Err(failure) => return Err(failure),
                 }
             }
             // Since the search, the lease may have ended, or got another claim with this key.
@@ -78,8 +78,7 @@ impl Shared {
             }
         };
         // The request counts as a read: if the response is lost, the lease stays empty and expires.
-        let answer = self.members.ask(Effect::Reads, limit, grant).await;
-        let (id, ttl, sent) = answer.map_err(RequestError::error)?.value;
+        let (id, ttl, sent) = self.members.ask(Effect::Reads, limit, grant).await?.value;
         let ttl = Duration::from_secs(ttl.unsigned_abs());
         Ok(Arc::new(Lease::new(id, ttl, request.is_none(), sent)))
     }

@@ -8,10 +8,10 @@ use lockwright_core::backend_util::{ClaimRegistry, EndedClaims};
 use lockwright_core::{BootInstant, Claim, Clock, Event, LockName, Reason, Result, Token};
 use tokio::sync::watch;
 
-use crate::errors::{Effect, unexpected_response};
+use crate::errors::{Effect, is_no_lease, unexpected_response};
 use crate::keys::{Keys, behind};
 use crate::leases::{self, Lease, Pool};
-use crate::members::{Answer, Link, Members, RequestError};
+use crate::members::{Answer, Link, Members};
 use crate::revisions::Revisions;
 use crate::value::{Entry, Tombstone};
 use crate::watched::{SLOW_POLL, Wakeups};
@@ -92,7 +92,7 @@ impl Shared {
         txn: Txn,
         effect: Effect,
         lease: Option<&Lease>,
-    ) -> Result<TxnReply, RequestError> {
+    ) -> Result<TxnReply> {
         let kept = lease.and_then(Lease::kept_alive);
         let limit = self.members.limit(lease.map_or(Duration::MAX, |lease| lease.ttl));
         let before = self.revisions.highest();
@@ -101,9 +101,8 @@ impl Shared {
             async move { kv.txn(txn).await }
         };
         let Answer { value, link, was_unsure } = self.members.ask(effect, limit, request).await?;
-        let answered = read(&value, was_unsure).ok_or_else(|| {
-            RequestError::Failed(unexpected_response(effect, "a transaction without a header"))
-        })?;
+        let answered = read(&value, was_unsure)
+            .ok_or_else(|| unexpected_response(effect, "a transaction without a header"))?;
         self.revisions.saw(answered.revision, before);
         if let Some(lease) = lease {
             let term = value.header().map_or(0, |header| header.raft_term());
@@ -116,7 +115,7 @@ impl Shared {
         &self,
         gets: impl Into<Vec<TxnOp>>,
         lease: Option<&Lease>,
-    ) -> Result<Vec<Found>, RequestError> {
+    ) -> Result<Vec<Found>> {
         let txn = Txn::new().and_then(gets);
         Ok(self.transact(txn, Effect::Reads, lease).await?.found)
     }
@@ -127,11 +126,11 @@ impl Shared {
         lease: Option<&Lease>,
     ) -> Result<Option<Tombstone>> {
         let get = TxnOp::get(self.keys().tombstone(token), None);
-        let found = self.get([get], lease).await.map_err(RequestError::error)?;
+        let found = self.get([get], lease).await?;
         Ok(found.first().and_then(Found::as_tombstone))
     }
 
-    pub(crate) async fn confirm(&self, lease: &Arc<Lease>) -> Result<(), RequestError> {
+    pub(crate) async fn confirm(&self, lease: &Arc<Lease>) -> Result<()> {
         let begun = self.clock.now();
         for _ in 0..PROOFS {
             self.keep_alive(lease).await?;
@@ -140,31 +139,26 @@ impl Shared {
                 return Ok(());
             }
         }
-        Err(RequestError::Failed(Effect::Reads.unanswered(
+        Err(Effect::Reads.unanswered(
             "the cluster's leader or members changed during each attempt to renew the lease",
-        )))
+        ))
     }
 
-    pub(crate) async fn keep_alive(&self, lease: &Arc<Lease>) -> Result<(), RequestError> {
+    pub(crate) async fn keep_alive(&self, lease: &Arc<Lease>) -> Result<()> {
         let request = |link: Arc<Link>| async move { lease.keep_alive(&link, &self.clock).await };
-        match self.members.ask(Effect::Reads, self.members.limit(lease.ttl), request).await {
-            Ok(_) => Ok(()),
-            Err(RequestError::NoLease) => {
-                if self.has_key(lease).await? {
-                    return Err(RequestError::Failed(
-                        Effect::Reads.unanswered("the new leader doesn't have the lease yet"),
-                    ));
-                }
-                self.lose(lease);
-                Err(RequestError::NoLease)
+        let kept = self.members.ask(Effect::Reads, self.members.limit(lease.ttl), request).await;
+        if kept.as_ref().is_err_and(is_no_lease) {
+            if self.has_key(lease).await? {
+                return Err(Effect::Reads.unanswered("the new leader doesn't have the lease yet"));
             }
-            Err(trouble) => Err(trouble),
+            self.lose(lease);
         }
+        kept.map(drop)
     }
 
     /// Returns whether a lease whose keep-alive was rejected still has a key, and so is alive. Up
     /// to etcd 3.4, a new leader may reject keep-alives until it has caught up.
-    async fn has_key(&self, lease: &Lease) -> Result<bool, RequestError> {
+    async fn has_key(&self, lease: &Lease) -> Result<bool> {
         let is_on_it = |place: &Place| place.lease.id == lease.id && place.created > 0;
         let on_it = self.registry.all(|_, place| is_on_it(place)).into_iter();
         // Read several keys, because an unanswered release may have deleted one.
@@ -232,8 +226,9 @@ impl Shared {
                 let left = Duration::from_secs(value.ttl().unsigned_abs() + 1);
                 Ok(Some((left.min(granted), granted)))
             }
-            Ok(_) | Err(RequestError::NoLease) => Ok(None),
-            Err(RequestError::Failed(failure)) => Err(failure),
+            Ok(_) => Ok(None),
+            Err(failure) if is_no_lease(&failure) => Ok(None),
+            Err(failure) => Err(failure),
         }
     }
 

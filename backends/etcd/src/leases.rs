@@ -230,7 +230,8 @@ impl State {
 
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
-    leases: Mutex<HashMap<u64, Vec<Arc<Lease>>>>,
+    /// The leases, with the TTL that was requested, in seconds.
+    leases: Mutex<Vec<(u64, Arc<Lease>)>>,
     wanted: Mutex<HashMap<u64, LeaseRequest>>,
     pub(crate) asking: tokio::sync::Mutex<()>,
 }
@@ -259,23 +260,21 @@ impl Pool {
 
     pub(crate) fn find(&self, seconds: u64, claim: &Claim, now: BootInstant) -> Option<Arc<Lease>> {
         let leases = lock(&self.leases);
-        leases.get(&seconds)?.iter().find(|lease| lease.accepts(claim, now)).map(Arc::clone)
+        let mut alike = leases.iter().filter(|(asked, _)| *asked == seconds);
+        alike.find(|(_, lease)| lease.accepts(claim, now)).map(|(_, lease)| Arc::clone(lease))
     }
 
     pub(crate) fn add(&self, seconds: u64, lease: Arc<Lease>) {
         lock(&self.wanted).remove(&seconds);
-        lock(&self.leases).entry(seconds).or_default().push(lease);
+        lock(&self.leases).push((seconds, lease));
     }
 
     pub(crate) fn remove(&self, lease: &Lease) {
-        lock(&self.leases).retain(|_, leases| {
-            leases.retain(|one| one.id != lease.id);
-            !leases.is_empty()
-        });
+        lock(&self.leases).retain(|(_, one)| one.id != lease.id);
     }
 
     pub(crate) fn count_tombstone(&self, id: i64, now: BootInstant) {
-        if let Some(lease) = lock(&self.leases).values().flatten().find(|lease| lease.id == id) {
+        if let Some((_, lease)) = lock(&self.leases).iter().find(|(_, lease)| lease.id == id) {
             lease.count_tombstone(now);
         }
     }

@@ -69,15 +69,18 @@ fn keys_of_others() {
 
 #[test]
 fn every_name_has_a_key_that_contains_it() {
-    let names = ["orders/42", "a", "a/", "/", "//x", "a%2Fb", "50%", "..", "a b", "Zürich 🔒"];
+    let names = ["orders/42", "a.r/b", "a/", "/", "//x", "a%2Fb", "50%", "..", "a b", "Zürich 🔒"];
     texts(&names, |text| {
         let Ok(name) = LockName::new(text) else { return };
         let mut claim = Claim { name, ..test_helpers::claim("a") };
         for keys in [keys(false), keys(true)] {
             for mode in [Mode::Exclusive, Mode::Shared, Mode::Permits { count: 2, of: 3 }] {
                 claim.mode = mode;
-                let key = keys.own(&claim, text.len() as i64);
+                let lease = text.len() as i64;
+                let key = keys.own(&claim, lease);
                 assert_eq!(keys.name(&key).as_ref(), Some(&claim.name));
+                assert!(keys.is_own(&claim.name, lease, &key));
+                assert!(!keys.is_own(&claim.name, lease << 4 | 1, &key));
                 assert!(keys::is_in_queue(&keys.queue(&claim.name), &key));
                 assert_eq!(keys::mode(&key), mode);
             }

@@ -1,9 +1,8 @@
-use lockwright_core::Fault;
 use lockwright_testbed::etcd::Version;
 
 use super::{
-    LONG, SHORT, connected_to, follower, hold_is_lost_in_time, holder_and_waiter, locks,
-    participants, start, url_of, url_without,
+    SHORT, follower, hold_is_lost_in_time, holder_and_waiter, locks, participants, start, url_of,
+    url_without,
 };
 
 /// The follower is cut off from the other members, but still answers the client's pings.
@@ -41,36 +40,4 @@ async fn a_waiter_that_is_cut_off_comes_back_by_itself() {
     next.goes_on().await;
     next.release().await;
     all.check();
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn client_leaves_a_partitioned_follower() {
-    let cluster = start(Version::Debian);
-    let all = participants(LONG);
-    let member = follower(&cluster);
-    let (ours, _proxies) = connected_to(&cluster, member).await;
-    assert!(ours.profile().survives.contains(Fault::MinorityLoss));
-    let others = locks(&url_without(&cluster, member)).await;
-    let (holder, waiter) = holder_and_waiter(&all, &ours, &others).await;
-    cluster.isolate(member);
-    all.survives(holder, waiter).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn hold_survives_a_dead_and_a_frozen_follower() {
-    let mut cluster = start(Version::Debian);
-    for dies in [false, true] {
-        let all = participants(LONG);
-        let member = follower(&cluster);
-        let (ours, _proxies) = connected_to(&cluster, member).await;
-        let (others, _proxies) = connected_to(&cluster, member).await;
-        let (holder, waiter) = holder_and_waiter(&all, &ours, &others).await;
-        if dies {
-            cluster.members[member].kill();
-        } else {
-            cluster.members[member].freeze();
-        }
-        all.survives(holder, waiter).await;
-        cluster.members[member].thaw();
-    }
 }

@@ -1,8 +1,6 @@
 //! Members that die, freeze, are cut off or restart during holds and waits.
 
-mod bug;
 mod leader;
-mod majority;
 mod minority;
 mod proof;
 
@@ -13,33 +11,15 @@ use lockwright_testbed::Proxy;
 use lockwright_testbed::etcd::Version;
 
 use crate::clusters::faults::{
-    LONG, blocking, elected, follower, hold_is_lost_in_time, holder_and_waiter, now, participants,
-    url_of, url_without, whole,
+    LONG, blocking, elected, follower, hold_is_lost_in_time, holder_and_waiter, participants,
+    url_of, url_without,
 };
 use crate::common::{Cluster, locks};
 
 const SHORT: Duration = Duration::from_secs(5);
 
-macro_rules! on_each_version {
-    ($($name:ident),* $(,)?) => {
-        mod on_debians {
-            $(#[tokio::test(flavor = "multi_thread")]
-            async fn $name() {
-                super::$name(lockwright_testbed::etcd::Version::Debian).await;
-            })*
-        }
-
-        mod on_a_current_one {
-            $(#[tokio::test(flavor = "multi_thread")]
-            async fn $name() {
-                super::$name(lockwright_testbed::etcd::Version::Current).await;
-            })*
-        }
-    };
-}
-use on_each_version;
-
 fn start(version: Version) -> Cluster {
+    println!("etcd {version:?}");
     blocking(|| Cluster::options().version(version).start()).unwrap()
 }
 

@@ -11,8 +11,8 @@ use lockwright_testbed::proxy::{Proxy, Traffic};
 use tokio::time::sleep;
 
 use crate::common::{
-    Cluster, FOR_EVER, busy, claim, claim_for, connect, eventually, fails, grant, granted_soon,
-    lease_of, name, released, renewed, server_and_client, server_and_proxy, stubborn,
+    Cluster, FOR_EVER, busy, claim, claim_for, connect, eventually, fails, grant, lease_of, leases,
+    name, released, server_and_client, server_and_proxy, stubborn,
 };
 
 struct Late {
@@ -64,36 +64,21 @@ async fn a_request_that_was_overtaken_by_its_end_is_kept_out() {
     eventually(|| async { (late.tombstones() == 0).then_some(()) }).await;
 }
 
-/// If responses to lease requests are late, retries must not create more leases.
+/// The first request created the lease, but its response was lost. Retries must not create more
+/// leases, and the client must count the TTL from the first request.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lease_whose_grant_was_not_heard_of_is_asked_for_again_and_not_another() {
-    let late = Late::start();
-    let etcd = late.hasty().await;
-    let leases = || late.cluster.ctl(&["lease", "list"]).unwrap();
-    let before = leases().lines().count();
-    for _ in 0..3 {
-        late.proxy.set(Traffic::SwallowAnswers);
-        fails(etcd.acquire(&claim("orders"), Wait::No).await, ErrorKind::Unavailable);
-        late.proxy.set(Traffic::Forward);
-    }
-    eventually(|| async { (leases().lines().count() > before).then_some(()) }).await;
-    let claim = claim("orders");
-    granted_soon(&etcd, &claim, Wait::No).await;
-    assert_eq!(leases().lines().count(), before + 1, "{}", leases());
-    renewed(&etcd, &claim).await;
-}
-
-/// The first request created the lease, but its response was lost. The repeated request finds the
-/// lease, and the client must count the TTL from the first request.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_lease_whose_grant_was_not_heard_of_is_not_taken_for_a_new_one() {
+async fn a_lease_whose_grant_was_not_heard_of_is_asked_for_again_and_is_not_a_new_one() {
     let late = Late::start();
     let (etcd, operator) = (late.hasty().await, connect(&late.cluster.url()).await);
     let ttl = Duration::from_secs(4);
+    let before = leases(&late.cluster);
     let begun = tokio::time::Instant::now();
-    late.proxy.set(Traffic::SwallowAnswers);
-    etcd.acquire(&claim_for("orders", ttl), Wait::No).await.unwrap_err();
-    late.proxy.set(Traffic::Forward);
+    for _ in 0..3 {
+        late.proxy.set(Traffic::SwallowAnswers);
+        let asked = etcd.acquire(&claim_for("orders", ttl), Wait::No).await;
+        fails(asked, ErrorKind::Unavailable);
+        late.proxy.set(Traffic::Forward);
+    }
     sleep((ttl * 3 / 4).saturating_sub(begun.elapsed())).await;
     let claim = claim_for("orders", ttl);
     let (sent, granted) = eventually(|| async {
@@ -106,6 +91,7 @@ async fn a_lease_whose_grant_was_not_heard_of_is_not_taken_for_a_new_one() {
     .await;
     // From here on, no renewal arrives.
     late.proxy.set(Traffic::Hold);
+    assert_eq!(leases(&late.cluster), before + 1);
     let valid = granted.valid.unwrap_or(ttl);
     while sent.elapsed() < valid * 9 / 10 {
         let holders = operator.inspect(&name("orders")).await.unwrap().holders;

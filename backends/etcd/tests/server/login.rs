@@ -115,23 +115,18 @@ async fn a_login_that_expires_is_renewed() {
 async fn hold_of_a_user_who_lost_the_permission_ends() {
     let options = testbed::Etcd::options().members(1).user("app", SECRET, "lockwright/");
     let cluster = options.start().unwrap();
-    let permission = |change: &str| {
-        let prefix = "--prefix=true";
-        let change = match change {
-            "grant" => vec!["role", "grant-permission", "some", prefix, "readwrite", "lockwright/"],
-            _ => vec!["role", "revoke-permission", "some", prefix, "lockwright/"],
-        };
-        cluster.ctl(&change).unwrap();
-    };
     cluster.ctl(&["user", "add", "guest:hush"]).unwrap();
     cluster.ctl(&["role", "add", "some"]).unwrap();
     cluster.ctl(&["user", "grant-role", "guest", "some"]).unwrap();
-    permission("grant");
+    let granting =
+        ["role", "grant-permission", "some", "--prefix=true", "readwrite", "lockwright/"];
+    cluster.ctl(&granting).unwrap();
     let port = cluster.members[0].port();
     let guest = connect(&format!("etcd:http://guest:hush@127.0.0.1:{port}")).await;
     let (held, next) = (claim_for("x", Duration::from_secs(3)), claim("x"));
     grant(&guest, &held).await;
-    permission("revoke");
+    let revoking = ["role", "revoke-permission", "some", "--prefix=true", "lockwright/"];
+    cluster.ctl(&revoking).unwrap();
     let app = connect(&cluster.url()).await;
     let wait = Wait::Until(Clock::boot().now() + held.ttl * 10);
     granted_soon(&app, &next, wait).await;

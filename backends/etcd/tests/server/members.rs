@@ -16,42 +16,6 @@ use crate::common::{
 use crate::faults::connected_to;
 use crate::liveness::waiter_gets_an_error;
 
-struct TwoWays {
-    _cluster: Cluster,
-    proxies: Vec<Proxy>,
-    url: String,
-}
-
-impl TwoWays {
-    fn start() -> Self {
-        let cluster = Cluster::start().unwrap();
-        let proxies: Vec<Proxy> =
-            cluster.members[..2].iter().map(|one| Proxy::start(one.address()).unwrap()).collect();
-        let url = cluster.url_through(proxies.iter().map(Proxy::port));
-        Self { _cluster: cluster, proxies, url }
-    }
-
-    async fn connect(&self, interval: Duration) -> Etcd {
-        let config = Config::new(&self.url).unwrap().keep_alive(interval, Duration::from_secs(1));
-        config.connect().await.unwrap()
-    }
-
-    fn connections(&self) -> usize {
-        self.proxies.iter().map(Proxy::accepted).sum()
-    }
-
-    async fn is_reconnected(&self, within: Duration) -> bool {
-        let (before, begun) = (self.connections(), Instant::now());
-        while begun.elapsed() < within {
-            if self.connections() > before {
-                return true;
-            }
-            sleep(Duration::from_millis(50)).await;
-        }
-        false
-    }
-}
-
 /// Creates a holder and a waiter whose leases are long, so that the client sends no requests for a
 /// minute.
 async fn idle(etcd: &Etcd) {
@@ -65,15 +29,26 @@ async fn idle(etcd: &Etcd) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn frozen_member_is_detected_without_requests() {
-    let ways = TwoWays::start();
-    let etcd = ways.connect(Duration::from_millis(5_500)).await;
+    let cluster = Cluster::start().unwrap();
+    let proxies: Vec<Proxy> =
+        cluster.members[..2].iter().map(|one| Proxy::start(one.address()).unwrap()).collect();
+    let config = Config::new(&cluster.url_through(proxies.iter().map(Proxy::port))).unwrap();
+    let etcd = config.connect().await.unwrap();
     idle(&etcd).await;
+    let connections = || proxies.iter().map(Proxy::accepted).sum::<usize>();
+    let is_reconnected = async |within: Duration| {
+        let (before, end) = (connections(), Instant::now() + within);
+        while connections() == before && Instant::now() < end {
+            sleep(Duration::from_millis(50)).await;
+        }
+        connections() > before
+    };
     // etcd closes a connection that pings too often. The client's pings are rare enough.
-    assert!(!ways.is_reconnected(Duration::from_secs(18)).await, "it was hung up on");
+    assert!(!is_reconnected(Duration::from_secs(18)).await, "it was hung up on");
     let mut noticed = 0;
-    for proxy in &ways.proxies {
+    for proxy in &proxies {
         proxy.set(Traffic::Hold);
-        noticed += usize::from(ways.is_reconnected(Duration::from_secs(12)).await);
+        noticed += usize::from(is_reconnected(Duration::from_secs(12)).await);
         proxy.set(Traffic::Forward);
     }
     assert!(noticed > 0, "nothing was noticed");

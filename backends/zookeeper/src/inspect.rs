@@ -2,6 +2,7 @@ use std::sync::Arc;
 
 use lockwright_core::backend_util::queue_admission;
 use lockwright_core::{Cursor, ErrorKind, Holder, Inspection, LockName, Mode, Page, Result};
+use tokio::task::JoinSet;
 use zookeeper_client as zk;
 
 use crate::acquire::fence;
@@ -15,7 +16,6 @@ use crate::value::Value;
 
 const PAGE: usize = 100;
 
-#[derive(Default)]
 pub(crate) struct Queue {
     pub(crate) holders: Vec<Held>,
     waiters: usize,
@@ -30,8 +30,7 @@ pub(crate) struct Held {
 
 pub(crate) async fn inspect(shared: &Arc<Shared>, name: &LockName) -> Result<Inspection> {
     let session = up_to_date(shared).await?;
-    let mut inspected = inspect_all(shared, &session, std::slice::from_ref(name)).await;
-    inspected.pop().unwrap_or_else(|| Ok(Inspection::free(name.clone())))
+    look(session, shared.paths.queue(name), name.clone()).await
 }
 
 pub(crate) async fn page(shared: &Arc<Shared>, prefix: &str, from: Option<Cursor>) -> Result<Page> {
@@ -60,11 +59,18 @@ pub(crate) async fn page(shared: &Arc<Shared>, prefix: &str, from: Option<Cursor
     let is_last = names.len() <= PAGE;
     names.truncate(PAGE);
     let next = names.last().filter(|_| !is_last).map(|last| Cursor(last.as_str().to_owned()));
-    let inspected = inspect_all(shared, &session, &names).await.into_iter();
-    let readable = inspected
+    let looks = names
+        .into_iter()
+        .map(|name| look(Arc::clone(&session), shared.paths.queue(&name), name))
+        .collect::<JoinSet<_>>();
+    let readable = looks
+        .join_all()
+        .await
+        .into_iter()
         .filter(|found| !found.as_ref().is_err_and(|cause| cause.kind() == ErrorKind::Denied));
     let mut names = readable.collect::<Result<Vec<_>>>()?;
     names.retain(|found| !found.holders.is_empty());
+    names.sort_unstable_by(|one, other| one.name.cmp(&other.name));
     Ok(Page { names, next })
 }
 
@@ -80,86 +86,36 @@ pub(crate) async fn refresh(session: &Session, config: &Config) -> Result<()> {
     if session.has_chroot(config).await? { Ok(()) } else { Err(no_chroot(&config.contents.chroot)) }
 }
 
-async fn inspect_all(
-    shared: &Shared,
-    session: &Session,
-    names: &[LockName],
-) -> Vec<Result<Inspection>> {
-    let paths: Vec<String> = names.iter().map(|name| shared.paths.queue(name)).collect();
-    let client = &session.client;
-    let looks: Vec<_> = paths.iter().map(|path| client.list_children(path)).collect();
-    let mut queues = Vec::with_capacity(names.len());
-    for look in looks {
-        queues.push(read(session, look).await.map(|found| queue(found.unwrap_or_default())));
+async fn look(session: Arc<Session>, path: String, name: LockName) -> Result<Inspection> {
+    let found = holders(&session, &path).await?;
+    let mut inspection = Inspection::free(name);
+    inspection.waiters = Some(found.waiters as u64);
+    for held in found.holders {
+        inspection.holders.push(held.holder()?);
     }
-    let asked: Vec<_> = paths
-        .iter()
-        .zip(&queues)
-        .map(|(path, queue)| {
-            let queue = queue.as_deref().unwrap_or_default();
-            let ask = |held: &Contender| client.get_data(&format!("{path}/{}", held.node));
-            holding(queue).iter().map(ask).collect::<Vec<_>>()
-        })
-        .collect();
-    let mut inspected = Vec::with_capacity(names.len());
-    for ((name, path), (queue, asked)) in
-        names.iter().zip(&paths).zip(queues.into_iter().zip(asked))
-    {
-        let inspect = async {
-            let found = match Queue::of(session, path, &queue?, asked).await? {
-                Some(found) => found,
-                None => holders(session, path).await?,
-            };
-            let mut inspection = Inspection::free(name.clone());
-            inspection.waiters = Some(found.waiters as u64);
-            for held in found.holders {
-                inspection.holders.push(held.holder()?);
-            }
-            let shared = inspection.holders.iter().filter_map(|holder| holder.fence).min();
-            for reader in inspection.holders.iter_mut().filter(|one| one.mode == Mode::Shared) {
-                reader.fence = shared;
-            }
-            Ok(inspection)
-        };
-        inspected.push(inspect.await);
+    let shared = inspection.holders.iter().filter_map(|holder| holder.fence).min();
+    for reader in inspection.holders.iter_mut().filter(|one| one.mode == Mode::Shared) {
+        reader.fence = shared;
     }
-    inspected
-}
-
-fn holding(queue: &[Contender]) -> &[Contender] {
-    &queue[..queue_admission::holders(&modes(queue))]
+    Ok(inspection)
 }
 
 pub(crate) async fn holders(session: &Session, path: &str) -> Result<Queue> {
-    loop {
+    'queue: loop {
         let children = read(session, session.client.list_children(path)).await?;
         let queue = queue(children.unwrap_or_default());
-        let ask = |held: &Contender| session.client.get_data(&format!("{path}/{}", held.node));
-        let asked: Vec<_> = holding(&queue).iter().map(ask).collect();
-        if let Some(found) = Queue::of(session, path, &queue, asked).await? {
-            return Ok(found);
+        let count = queue_admission::holders(&modes(&queue));
+        let mut found = Queue { holders: Vec::new(), waiters: queue.len() - count };
+        let ask = |held: &Contender| {
+            let path = format!("{path}/{}", held.node);
+            (session.client.get_data(&path), path, held.mode)
+        };
+        let asked: Vec<_> = queue[..count].iter().map(ask).collect();
+        for (asked, path, mode) in asked {
+            let Some((data, stat)) = read(session, asked).await? else { continue 'queue };
+            found.holders.push(Held { path, stat, value: Value::read(&data), mode });
         }
-    }
-}
-
-impl Queue {
-    /// Returns the queue's holders, or `None` if a holder's node no longer exists.
-    async fn of<A>(
-        session: &Session,
-        path: &str,
-        queue: &[Contender],
-        asked: Vec<A>,
-    ) -> Result<Option<Self>>
-    where
-        A: Future<Output = Result<(Vec<u8>, zk::Stat), zk::Error>>,
-    {
-        let mut found = Self { holders: Vec::new(), waiters: queue.len() - asked.len() };
-        for (held, asked) in queue.iter().zip(asked) {
-            let Some((data, stat)) = read(session, asked).await? else { return Ok(None) };
-            let (path, value) = (format!("{path}/{}", held.node), Value::read(&data));
-            found.holders.push(Held { path, stat, value, mode: held.mode });
-        }
-        Ok(Some(found))
+        return Ok(found);
     }
 }
 

@@ -1,4 +1,3 @@
-use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -55,47 +54,29 @@ impl Shared {
         self.remove(self.registry.mark_overdue(|place| place.is_overdue = true));
     }
 
-    /// Removes the claims' nodes, in one task per session, so that no session delays another.
+    /// Removes the claims' nodes, in one task per claim, so that no claim delays another.
     pub(crate) fn remove(self: &Arc<Self>, overdue: Vec<(LockName, Token, Place)>) {
-        let mut sessions: HashMap<i64, Vec<_>> = HashMap::new();
         for (name, token, place) in overdue {
-            sessions.entry(place.session.id()).or_default().push((name, token, place));
-        }
-        for places in sessions.into_values() {
-            self.sessions.runtime.spawn(Arc::clone(self).remove_all(places));
+            self.sessions.runtime.spawn(Arc::clone(self).remove_claim(name, token, place));
         }
     }
 
-    async fn remove_all(self: Arc<Self>, mut overdue: Vec<(LockName, Token, Place)>) {
-        while !overdue.is_empty() {
-            let removing: Vec<_> = overdue
-                .into_iter()
-                .map(|(name, token, place)| {
-                    let client = &place.session.client;
-                    let removal = place.node.as_ref().map(|node| client.delete(&node.path, None));
-                    (name, token, place, removal)
-                })
-                .collect();
-            let mut left = Vec::new();
-            for (name, token, place, removal) in removing {
-                let gone = match removal {
-                    Some(removal) => deleted(place.session.answer(removal).await).is_ok(),
-                    None => {
-                        let queue = self.paths.queue(&name);
-                        remove_of_session(&place.session, &queue, token).await.is_ok()
-                    }
-                };
-                if gone || place.session.is_over() {
-                    self.registry.leave_if(&name, token, |place| place.is_overdue);
-                } else {
-                    left.push((name, token, place));
+    async fn remove_claim(self: Arc<Self>, name: LockName, token: Token, place: Place) {
+        let session = &place.session;
+        while !session.is_over() {
+            let removed = match &place.node {
+                Some(node) => {
+                    let removal = session.client.delete(&node.path, None);
+                    deleted(session.answer(removal).await).map(drop)
                 }
+                None => remove_of_session(session, &self.paths.queue(&name), token).await,
+            };
+            if removed.is_ok() {
+                break;
             }
-            overdue = left;
-            if !overdue.is_empty() {
-                tokio::time::sleep(RETRY_PAUSE).await;
-            }
+            tokio::time::sleep(RETRY_PAUSE).await;
         }
+        self.registry.leave_if(&name, token, |place| place.is_overdue);
     }
 }
 
@@ -158,12 +139,12 @@ mod tests {
         let session = shared.registry.place(&claim).unwrap().session;
         assert_ne!(session.id(), first.id());
         let place = Place::new(&first);
-        Arc::clone(shared).remove_all(vec![(claim.name.clone(), claim.token, place)]).await;
+        Arc::clone(shared).remove_claim(claim.name.clone(), claim.token, place).await;
         let renewed = zookeeper.renew(&[Renew::of(&claim)]).await.unwrap();
         assert!(matches!(renewed[0].outcome, RenewalOutcome::Renewed { .. }), "{renewed:?}");
 
         let place = Place::new(&session);
-        Arc::clone(shared).remove_all(vec![(claim.name.clone(), claim.token, place)]).await;
+        Arc::clone(shared).remove_claim(claim.name.clone(), claim.token, place).await;
         assert!(zookeeper.inspect(&claim.name).await.unwrap().holders.is_empty());
     }
 }

@@ -104,46 +104,32 @@ fn said(tried: &[(String, Tried)], config: &Config) -> Error {
         }
     }
     let says = kinds.iter().map(|(kind, hosts)| {
-        format!("{} {}", hosts.join(", "), kind.says(hosts.len() == 1, is_secured))
+        let which = if hosts.len() == 1 { "" } else { "each of " };
+        format!("{which}{} {}", hosts.join(", "), kind.says(is_secured))
     });
     error(ErrorKind::Unavailable, says.collect::<Vec<_>>().join("; "))
 }
 
 impl Tried {
-    fn says(&self, is_one: bool, is_secured: bool) -> String {
-        let choose = |one: &str, several: &str| if is_one { one } else { several }.to_owned();
+    fn says(&self, is_secured: bool) -> String {
         match self {
-            Self::Refuses => choose(
-                "refuses connections; does the server run?",
-                "refuse connections; do the servers run?",
-            ),
-            Self::Unknown => choose(
-                "has a host name that can't be resolved; check its spelling",
-                "have host names that can't be resolved; check their spelling",
-            ),
+            Self::Refuses => "refuses connections; does the server run?".to_owned(),
+            Self::Unknown => {
+                "has a host name that can't be resolved; check its spelling".to_owned()
+            }
             Self::Silent(limit) => format!(
-                "{} within {limit:?}; {}?",
-                choose("doesn't answer", "don't answer"),
-                choose(
-                    "does the server run, and can it be reached from here",
-                    "do the servers run, and can they be reached from here"
-                ),
+                "doesn't answer within {limit:?}; does the server run, and can it be reached from \
+                 here?"
             ),
             Self::Broken(cause) => format!("can't be reached: {cause}"),
             Self::Reached => format!(
-                "{}: no quorum, too many connections from here, {}",
-                choose("is reached, and gives no session", "are reached, and give no session"),
+                "is reached, and gives no session: no quorum, too many connections from here, {}",
                 tls::doubts(is_secured),
             ),
-            Self::Alone => choose(
-                "runs, and gives no session: it finds no quorum",
-                "run, and give no session: they find no quorum",
-            ),
-            Self::Serves => format!(
-                "{}: a leader is just elected, or there are too many connections from here \
-                 (maxClientCnxns)",
-                choose("serves, and gave no session in time", "serve, and gave no session in time"),
-            ),
+            Self::Alone => "runs, and gives no session: it finds no quorum".to_owned(),
+            Self::Serves => "serves, and gave no session in time: a leader is just elected, or \
+                             there are too many connections from here (maxClientCnxns)"
+                .to_owned(),
         }
     }
 }

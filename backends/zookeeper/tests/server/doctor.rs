@@ -16,22 +16,21 @@ const SLOW: &str = "zookeeper-slow-commits";
 
 const UNNAMED: (&str, Severity) = ("zookeeper-servers-unnamed", WARNING);
 
-async fn findings_at(url: &str) -> Vec<Finding> {
-    let config = patient(Config::new(url).unwrap()).for_diagnosis();
-    without_slowness(config.connect().await.unwrap().doctor().await.unwrap())
-}
-
-/// Removes the finding about slow commits: the ticks are so short that a busy machine seems slow.
-fn without_slowness(mut findings: Vec<Finding>) -> Vec<Finding> {
+/// Omits the finding about slow commits: the ticks are so short that a busy machine seems slow.
+async fn diagnosed(config: Config) -> Vec<Finding> {
+    let mut findings = config.for_diagnosis().connect().await.unwrap().doctor().await.unwrap();
     findings.retain(|finding| finding.code != SLOW);
     findings
+}
+
+async fn findings_at(url: &str) -> Vec<Finding> {
+    diagnosed(patient(Config::new(url).unwrap())).await
 }
 
 /// Returns the findings of a client with default timeouts, which are short: without a quorum, tests
 /// wait for them.
 async fn impatient(url: &str) -> Vec<Finding> {
-    let config = Config::new(url).unwrap().for_diagnosis();
-    without_slowness(config.connect().await.unwrap().doctor().await.unwrap())
+    diagnosed(Config::new(url).unwrap()).await
 }
 
 fn codes(findings: &[Finding]) -> Vec<(&'static str, Severity)> {

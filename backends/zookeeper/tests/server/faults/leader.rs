@@ -1,60 +1,29 @@
 use super::{
-    LONG, SHORT, blocking, elected, hold_at, hold_is_lost_in_time, holder_and_waiter, locks,
-    participants, url_without, whole,
+    LONG, SHORT, elected, hold_at, hold_is_lost_in_time, locks, participants, url_without, whole,
 };
 use crate::common::Cluster;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hold_outlives_the_leader() {
-    let mut ensemble = Cluster::start().unwrap();
-    let all = participants(LONG);
-    // The holder's client loses its server, and the waiter's client keeps its own.
-    let old = ensemble.leader().unwrap();
-    let (ours, holder) = hold_at(old, &ensemble, &all, LONG).await;
-    let others = locks(&url_without(&ensemble, old)).await;
-    let waiter = all.wait("waiter", &others).await;
-    ensemble.members[old].kill();
-    elected(&ensemble, old);
-    all.survives(holder, waiter).await;
-
-    // Now the client of the first holder waits, and may lose its server.
-    blocking(|| ensemble.members[old].restart(true)).unwrap();
-    whole(&ensemble);
-    let all = participants(LONG);
-    let (holder, waiter) = holder_and_waiter(&all, &others, &ours).await;
-    let old = ensemble.leader().unwrap();
-    ensemble.members[old].kill();
-    elected(&ensemble, old);
-    all.survives(holder, waiter).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_hold_outlives_a_leader_that_is_frozen_for_longer_than_the_ttl() {
-    let ensemble = Cluster::start().unwrap();
-    let all = participants(LONG);
-    let old = ensemble.leader().unwrap();
-    let (_ours, holder) = hold_at(old, &ensemble, &all, LONG).await;
-    let others = locks(&url_without(&ensemble, old)).await;
-    let waiter = all.wait("waiter", &others).await;
-    ensemble.members[old].freeze();
-    elected(&ensemble, old);
-    holder.goes_on().await;
-    ensemble.members[old].thaw();
-    whole(&ensemble);
-    all.survives(holder, waiter).await;
-}
-
-/// The holder's URL has only the frozen leader.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_client_of_a_frozen_leader_alone_loses_its_hold_in_time() {
-    let ensemble = Cluster::start().unwrap();
-    let old = ensemble.leader().unwrap();
-    let harm = || {
-        ensemble.members[old].freeze();
+async fn a_hold_outlives_a_leader_that_dies_or_freezes_for_longer_than_the_ttl() {
+    for dies in [true, false] {
+        let mut ensemble = Cluster::start().unwrap();
+        let all = participants(LONG);
+        let old = ensemble.leader().unwrap();
+        let (_ours, holder) = hold_at(old, &ensemble, &all).await;
+        let others = locks(&url_without(&ensemble, old)).await;
+        let waiter = all.wait("waiter", &others).await;
+        match dies {
+            true => ensemble.members[old].kill(),
+            false => ensemble.members[old].freeze(),
+        }
         elected(&ensemble, old);
-    };
-    let mend = async || ensemble.members[old].thaw();
-    hold_is_lost_in_time(&ensemble, old, (SHORT, SHORT * 2), harm, mend).await;
+        holder.goes_on().await;
+        if !dies {
+            ensemble.members[old].thaw();
+            whole(&ensemble);
+        }
+        all.survives(holder, waiter).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

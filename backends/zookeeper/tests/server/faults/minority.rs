@@ -11,34 +11,24 @@ use crate::common::{Cluster, eventually, raw};
 /// A sync limit so long that a cut-off follower keeps serving: only requests to the quorum fail.
 const UNNOTICED: u32 = 100;
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_client_of_a_follower_that_is_cut_off_loses_its_hold_in_time() {
-    let ensemble = Cluster::options().sync_limit(UNNOTICED).start().unwrap();
-    cut_off_hold_is_lost_in_time(&ensemble).await;
-}
-
 /// `enableEagerACLCheck` makes the follower check ACLs before it forwards a request. The prefix's
 /// ACL denies the deletion of children, so the follower rejects a deletion by itself.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_follower_that_is_cut_off_and_checks_acls_itself_proves_nothing() {
+async fn a_client_of_a_follower_that_is_cut_off_loses_its_hold_in_time() {
     let options = Cluster::options().sync_limit(UNNOTICED);
     let ensemble = options.property("zookeeper.enableEagerACLCheck", "true").start().unwrap();
     let permission = Permission::CREATE | Permission::READ | Permission::ADMIN;
     let acls = [Acl::new(permission, AuthId::anyone())];
     let options = CreateMode::Persistent.with_acls(Acls::new(&acls));
     raw(&ensemble.url()).await.create("/lockwright", b"", &options).await.unwrap();
-    cut_off_hold_is_lost_in_time(&ensemble).await;
-}
-
-async fn cut_off_hold_is_lost_in_time(ensemble: &Cluster) {
-    let cut_off = follower(ensemble);
+    let cut_off = follower(&ensemble);
     let mend = async || {
         let mode = eventually(|| async { ensemble.members[cut_off].mode() }).await;
         assert_eq!(mode, "follower", "it still answers as if nothing was");
         ensemble.heal(cut_off);
     };
     let harm = || ensemble.isolate(cut_off);
-    hold_is_lost_in_time(ensemble, cut_off, (SHORT, SHORT), harm, mend).await;
+    hold_is_lost_in_time(&ensemble, cut_off, (SHORT, SHORT), harm, mend).await;
 }
 
 /// A waiter at the cut-off follower isn't granted the lock. It keeps waiting after the follower's
@@ -73,7 +63,7 @@ async fn hold_survives_a_partitioned_follower_if_the_url_has_others() {
     let ensemble = Cluster::start().unwrap();
     let all = participants(LONG);
     let first = follower(&ensemble);
-    let (_ours, holder) = hold_at(first, &ensemble, &all, LONG).await;
+    let (_ours, holder) = hold_at(first, &ensemble, &all).await;
     let others = locks(&ensemble.url()).await;
     let waiter = all.wait("waiter", &others).await;
     // Cut off the follower, and then the leader, to which the client may have moved.

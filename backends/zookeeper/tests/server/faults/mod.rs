@@ -4,30 +4,23 @@
 //! and a new leader's election must not end other sessions.
 
 mod leader;
-mod majority;
 mod minority;
-mod proof;
 
 use std::time::Duration;
 
 use lockwright_core::Locks;
 
 use crate::clusters::faults::{
-    Holder, LONG, Participants, blocking, elected, follower, hold_is_lost_in_time,
-    holder_and_waiter, now, participants, url_of, url_without, whole,
+    Holder, LONG, Participants, elected, follower, hold_is_lost_in_time, holder_and_waiter,
+    participants, url_of, url_without, whole,
 };
-use crate::common::{Cluster, eventually, locks};
+use crate::common::{Cluster, locks};
 
 const SHORT: Duration = Duration::from_secs(6);
 
 /// Returns a hold whose session is at `member`, and its client, which has the URL of all members.
-async fn hold_at(
-    member: usize,
-    ensemble: &Cluster,
-    all: &Participants,
-    ttl: Duration,
-) -> (Locks, Holder) {
-    let timeout = format!("to={},", ttl.as_millis());
+async fn hold_at(member: usize, ensemble: &Cluster, all: &Participants) -> (Locks, Holder) {
+    let timeout = format!("to={},", LONG.as_millis());
     for _ in 0..50 {
         // The client chooses its server at random, so try again.
         let ours = locks(&ensemble.url()).await;
@@ -38,14 +31,4 @@ async fn hold_at(
         holder.release().await;
     }
     panic!("its session never was at this member");
-}
-
-/// Waits until a client's session is connected and its timeout is verified. If the connection broke
-/// earlier, the client would give up its holds.
-async fn is_back(locks: &Locks, ttl: Duration) {
-    eventually(|| async {
-        let granted = locks.mutex("another").ttl(ttl).try_acquire().await.ok()??;
-        granted.release().await.ok()
-    })
-    .await;
 }

@@ -1,14 +1,14 @@
 use std::time::Duration;
 
-use lockwright_core::{DistributedLock, Guard, Locks, ReleaseMode, Wait};
+use lockwright_core::{DistributedLock, Guard, Locks};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::clusters::{locks, one_server, server_and_proxy};
 use crate::common::{
-    Backend, Cluster, LIMIT, assert_few_sessions, busy, claim, claim_for, connect, entries,
-    eventually, grant, is_clean, name,
+    Backend, Cluster, LIMIT, assert_few_sessions, claim_for, connect, eventually, grant, is_clean,
+    name,
 };
 
 const TTL: Duration = Duration::from_secs(2);
@@ -115,25 +115,6 @@ async fn closed_client_is_granted_nothing() {
         refused.expect_err("a closed client was granted the lock");
         eventually(|| async { look().await.holders.is_empty().then_some(()) }).await;
     }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn one_try_leaves_nothing_behind() {
-    let server = one_server();
-    let (ours, other) = (connect(&server.url()).await, connect(&server.url()).await);
-    let held = claim("x");
-    grant(&other, &held).await;
-    assert!(!busy(&ours, &claim("x"), Wait::No).await.queued);
-    assert_eq!(entries(&server, "x").await, 1);
-    // A dropped `try_acquire` leaves nothing on the server once its client has sent the release.
-    let locks = Locks::new(ours).unwrap();
-    for at in 0..20 {
-        let tries = locks.mutex("x").try_acquire();
-        drop(timeout(Duration::from_micros(at * 200), tries).await);
-    }
-    eventually(|| async { (entries(&server, "x").await == 1).then_some(()) }).await;
-    other.release(&held, ReleaseMode::Plain).await.unwrap();
-    eventually(|| async { (entries(&server, "x").await == 0).then_some(()) }).await;
 }
 
 /// Requests to a frozen server time out. The keys or nodes that they create expire.

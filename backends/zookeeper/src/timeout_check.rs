@@ -132,4 +132,19 @@ mod tests {
             );
         }
     }
+
+    #[tokio::test]
+    async fn wait_returns_for_both_outcomes() {
+        let limit = Duration::from_secs(3_600);
+        let timeout_check = TimeoutCheck::new();
+        assert!(timeout_check.wait(limit).await);
+        timeout_check.moved(true);
+        assert!(!timeout_check.wait(Duration::from_millis(10)).await);
+        let ends = async { assert!(timeout_check.trust()) };
+        assert!(tokio::join!(timeout_check.wait(limit), ends).0);
+        timeout_check.moved(false);
+        timeout_check.moved(true);
+        let ends = async { assert!(timeout_check.distrust()) };
+        assert!(!tokio::join!(timeout_check.wait(limit), ends).0);
+    }
 }

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use lockwright_core::{
     BreakMode, BreakTarget, Broken, Claim, DistributedLock, ErrorKind, Reason, ReleaseMode,
-    RenewalMode, Token, Wait,
+    ReleaseOutcome, RenewalMode, Token, Wait,
 };
 use lockwright_testbed as testbed;
 use lockwright_testbed::proxy::{Proxy, Traffic};
@@ -97,6 +97,33 @@ async fn a_node_whose_reply_was_lost_and_that_was_broken_is_not_granted() {
         fails(zookeeper.acquire(&claim, FOR_EVER).await, ErrorKind::Lost(Reason::Broken));
         released(&other, &next, ReleaseMode::Plain).await;
     }
+}
+
+/// The client library sends the request after the caller has given up.
+#[tokio::test(flavor = "multi_thread")]
+async fn late_request_is_reconciled() {
+    let (server, proxy, zookeeper) = harmed().await;
+    let raw = raw(&server.url()).await;
+    let claim = claim_for("x", LONG);
+    grant_and_release(&zookeeper, &claim).await;
+    proxy.set(Traffic::Hold);
+    fails(zookeeper.acquire(&claim, FOR_EVER).await, ErrorKind::Indeterminate);
+    assert!(nodes(&raw, &claim).await.is_empty(), "it is still on its way");
+    let mut releases = 0;
+    let (ended, ()) = tokio::join!(
+        eventually(|| {
+            releases += 1;
+            async { zookeeper.release(&claim, ReleaseMode::Reconcile).await.ok() }
+        }),
+        async { proxy.set(Traffic::Forward) }
+    );
+    // A release that timed out may have removed the node before the release was repeated.
+    assert!(
+        ended == ReleaseOutcome::Released || releases > 1,
+        "late: the request was lost, so there was nothing to reconcile"
+    );
+    assert!(nodes(&raw, &claim).await.is_empty());
+    fails(zookeeper.acquire(&claim, Wait::No).await, ErrorKind::Lost(Reason::Gone));
 }
 
 /// The future of the acquire is dropped, and no client releases the claim.

@@ -1,12 +1,9 @@
 use lockwright_core::Fault;
-use lockwright_testbed::etcd::Version;
 
 use super::{
-    LONG, SHORT, connected_to, elected, hold_is_lost_in_time, holder_and_waiter, locks,
+    LONG, SHORT, VERSIONS, connected_to, elected, hold_is_lost_in_time, holder_and_waiter, locks,
     participants, start, url_without,
 };
-
-const VERSIONS: [Version; 2] = [Version::Debian, Version::Current];
 
 /// No member freezes in this test, so etcd issue 15247 doesn't apply, and the hold survives.
 #[tokio::test(flavor = "multi_thread")]

@@ -11,12 +11,14 @@ use lockwright_testbed::Proxy;
 use lockwright_testbed::etcd::Version;
 
 use crate::clusters::faults::{
-    LONG, blocking, elected, follower, hold_is_lost_in_time, holder_and_waiter, participants,
+    LONG, blocking, elected, follower, hold_is_lost_in_time, holder_and_waiter, now, participants,
     url_of, url_without,
 };
 use crate::common::{Cluster, locks};
 
 const SHORT: Duration = Duration::from_secs(5);
+
+const VERSIONS: [Version; 2] = [Version::Debian, Version::Current];
 
 fn start(version: Version) -> Cluster {
     println!("etcd {version:?}");

@@ -1,17 +1,63 @@
 //! Tests that a renewal counts only if the client proves that the lease is alive.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use lockwright_core::{DistributedLock, Fence, Renew, RenewalOutcome};
+use lockwright_core::{
+    AcquireOutcome, BootInstant, DistributedLock, Fence, ReleaseMode, Renew, RenewalOutcome, Wait,
+};
 use lockwright_testbed::etcd::{Member, Version};
 use lockwright_testbed::proxy::{Proxy, Traffic};
 use tokio::time::{sleep, timeout};
 
-use super::{cut_others, elected, start};
-use crate::common::{claim_for, grant, stubborn};
+use super::{VERSIONS, cut_others, elected, now, start, url_of};
+use crate::common::{busy, claim_for, eventually, grant, server_and_client, stubborn};
 
 /// How long a request to a paused member may take.
 const STANDSTILL: Duration = Duration::from_secs(12);
+
+/// For a second after its thaw, a replaced leader acts as leader. It answers keep-alives, but they
+/// don't reach the other members, and so don't renew the lease.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_that_was_replaced_proves_nothing() {
+    for version in VERSIONS {
+        replaced_leader_proves_nothing(version).await;
+    }
+}
+
+async fn replaced_leader_proves_nothing(version: Version) {
+    let cluster = start(version);
+    let old = cluster.leader().unwrap();
+    let etcd = stubborn(&url_of(&cluster, old), STANDSTILL).await;
+    let claim = claim_for("orders", Duration::from_secs(30));
+    grant(&etcd, &claim).await;
+    let endpoint = cluster.members[old].endpoint();
+    let client = etcd_client::Client::connect([endpoint], None).await.unwrap();
+    let lease = client.lease_client().grant(30, None).await.unwrap().id();
+    let (mut keeper, mut answers) = client.lease_client().keep_alive(lease).await.unwrap();
+
+    cluster.members[old].freeze();
+    cluster.isolate(old);
+    elected(&cluster, old);
+    keeper.keep_alive().await.unwrap();
+    let renewing = tokio::spawn(async move {
+        let renewed = etcd.renew(&[Renew::of(&claim)]).await;
+        (renewed, etcd)
+    });
+    // Let the keep-alive and the renewal reach the member before it thaws.
+    sleep(Duration::from_millis(500)).await;
+    cluster.members[old].thaw();
+    let answer = timeout(STANDSTILL, answers.message()).await;
+    let is_answered = matches!(answer, Ok(Ok(Some(answer))) if answer.ttl() > 0);
+    if version == Version::Debian {
+        assert!(is_answered, "a keep-alive alone proves it: this shows nothing");
+    }
+    let (renewed, _etcd) = renewing.await.unwrap();
+    match renewed {
+        Err(_) => {}
+        Ok(renewals) => assert_eq!(renewals[0].outcome, RenewalOutcome::Indeterminate),
+    }
+}
 
 /// A replaced leader answers a keep-alive, but doesn't renew the lease. If another member answers
 /// the read after the keep-alive, the client must send the keep-alive to that member too.
@@ -101,4 +147,61 @@ fn left_of_the_hold(member: &Member, fence: Fence) -> Duration {
     let told = member.ctl(&["lease", "timetolive", &lease]).unwrap();
     let left = told.split("remaining(").nth(1).and_then(|it| it.split('s').next()).unwrap();
     Duration::from_secs(left.parse().unwrap())
+}
+
+/// The waiter's key is the first in the queue, but the server is about to delete it, because its
+/// lease has expired.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_after_a_wait_is_on_a_lease_that_is_alive() {
+    let ttl = Duration::from_secs(3);
+    let (cluster, rival) = server_and_client().await;
+    let etcd = Arc::new(stubborn(&cluster.url(), STANDSTILL).await);
+    let mut highest = None;
+    for round in 0..5 {
+        let first = claim_for("orders", Duration::from_secs(60));
+        grant(&rival, &first).await;
+        let waiting = claim_for("orders", ttl);
+        assert!(busy(&etcd, &waiting, Wait::Until(far())).await.queued);
+        rival.release(&first, ReleaseMode::Plain).await.unwrap();
+        cluster.members[0].freeze();
+        sleep(ttl + Duration::from_millis(1_100)).await;
+        let asking = {
+            let (etcd, waiting) = (Arc::clone(&etcd), waiting.clone());
+            tokio::spawn(async move {
+                let sent = now();
+                (sent, etcd.acquire(&waiting, Wait::Until(far())).await)
+            })
+        };
+        sleep(Duration::from_millis(100)).await;
+        cluster.members[0].thaw();
+        let (sent, attempt) = match asking.await.unwrap() {
+            (sent, Ok(attempt)) => (sent, attempt),
+            (..) => {
+                eventually(async || {
+                    let sent = now();
+                    Some((sent, etcd.acquire(&waiting, Wait::Until(far())).await.ok()?))
+                })
+                .await
+            }
+        };
+        let AcquireOutcome::Granted(granted) = attempt else {
+            panic!("no other claim waits: {attempt:?}")
+        };
+        assert!(Some(granted.fence) > highest, "round {round}");
+        highest = Some(granted.fence);
+        let valid_until = sent + granted.valid.unwrap_or(ttl).min(ttl);
+        while now() < valid_until {
+            let other = claim_for("orders", ttl);
+            if let Ok(AcquireOutcome::Granted(granted)) = rival.try_acquire(&other).await {
+                assert!(now() >= valid_until, "round {round}: the rival has {granted:?} too");
+                rival.release(&other, ReleaseMode::Plain).await.unwrap();
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
+        eventually(async || etcd.release(&waiting, ReleaseMode::Reconcile).await.ok()).await;
+    }
+}
+
+fn far() -> BootInstant {
+    now() + Duration::from_secs(60)
 }

@@ -26,6 +26,19 @@ async fn a_hold_outlives_a_leader_that_dies_or_freezes_for_longer_than_the_ttl()
     }
 }
 
+/// The holder's URL has only the frozen leader.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_of_a_frozen_leader_alone_loses_its_hold_in_time() {
+    let ensemble = Cluster::start().unwrap();
+    let old = ensemble.leader().unwrap();
+    let harm = || {
+        ensemble.members[old].freeze();
+        elected(&ensemble, old);
+    };
+    let mend = async || ensemble.members[old].thaw();
+    hold_is_lost_in_time(&ensemble, old, (SHORT, SHORT * 2), harm, mend).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_of_a_leader_that_is_cut_off_loses_its_hold_in_time() {
     // The cut-off leader acts as leader for 6 s, which is the hold's TTL.

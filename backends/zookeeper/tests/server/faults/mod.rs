@@ -5,13 +5,14 @@
 
 mod leader;
 mod minority;
+mod proof;
 
 use std::time::Duration;
 
 use lockwright_core::Locks;
 
 use crate::clusters::faults::{
-    Holder, LONG, Participants, elected, follower, hold_is_lost_in_time, holder_and_waiter,
+    Holder, LONG, Participants, elected, follower, hold_is_lost_in_time, holder_and_waiter, now,
     participants, url_of, url_without, whole,
 };
 use crate::common::{Cluster, locks};

@@ -10,7 +10,8 @@ use crate::answer::read;
 use crate::aof_replay::{self, Replay};
 use crate::cluster;
 use crate::connection::{Link, Live, command};
-use crate::errors::error;
+use crate::errors::{Effect, error};
+use crate::scripts::Call;
 use crate::sentinel;
 use crate::servers::Servers;
 
@@ -32,10 +33,12 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) async fn look(link: &Arc<Link>, live: &Arc<Live>) -> Result<Self> {
-        let info = permitted(link.read_on(live, &redis::cmd("INFO")).await)?;
-        let info = info.map(facts_of_info).transpose()?;
-        let config = command(&["CONFIG", "GET", "*append*"]);
-        let config = permitted(link.read_on(live, &config).await)?.map(read).transpose()?;
+        let ask = async |words: &[&str]| {
+            let command = command(words);
+            permitted(link.run_on(live, Call::command("", &command, Effect::Reads)).await)
+        };
+        let info = ask(&["INFO"]).await?.map(facts_of_info).transpose()?;
+        let config = ask(&["CONFIG", "GET", "*append*"]).await?.map(read).transpose()?;
         let mut server = Self { info, config, replay: Replay::Restored };
         if server.logs_every_write() {
             server.replay = aof_replay::ask(link, live).await?;

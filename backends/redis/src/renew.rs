@@ -125,7 +125,7 @@ impl Batch {
         // Leave half of the time for returning the renewals.
         let half = self.effect.limit(Duration::MAX) / 2;
         let effect = Effect::ChangesBy(Instant::now() + half);
-        let notes = servers.command(first, None, &notes, effect).await;
+        let notes = servers.command(first, &notes, effect).await;
         let notes: Vec<Option<String>> = notes.and_then(read).unwrap_or_default();
         for (renewal, note) in renewals.into_iter().zip(notes) {
             if note.is_some_and(|note| note.starts_with("broken")) {

@@ -78,10 +78,9 @@ impl Link {
         self: &Arc<Self>,
         live: &Arc<Live>,
         replicas: Replicas,
-        before: Option<&Cmd>,
         call: Call<'_>,
     ) -> Result<Result<Value, RedisError>> {
-        let answer = match self.ask_script(live, before, call).await? {
+        let answer = match self.ask_once(live, call).await? {
             Ok(answer) if did_something(&answer) => answer,
             answer => return Ok(answer),
         };

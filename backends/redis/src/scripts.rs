@@ -16,12 +16,19 @@ pub(crate) struct Script {
     hash: String,
 }
 
+/// A request to the node of `key`, directly after the command `before`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Call<'c> {
-    script: &'c Script,
-    pub(crate) keys: &'c [&'c str],
-    arguments: &'c [&'c str],
+    pub(crate) key: &'c str,
+    pub(crate) before: Option<&'c Cmd>,
+    pub(crate) what: What<'c>,
     pub(crate) effect: Effect,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum What<'c> {
+    Script { script: &'c Script, keys: &'c [&'c str], arguments: &'c [&'c str] },
+    Command(&'c Cmd),
 }
 
 macro_rules! scripts {
@@ -61,29 +68,30 @@ impl Script {
         arguments: &'c [&'c str],
         effect: Effect,
     ) -> Call<'c> {
-        Call { script: self, keys, arguments, effect }
-    }
-}
-
-impl Call<'_> {
-    pub(crate) fn is_of(self, scripts: &[&Script]) -> bool {
-        scripts.iter().any(|script| std::ptr::eq(*script, self.script))
+        let key = keys.first().copied().unwrap_or_default();
+        let what = What::Script { script: self, keys, arguments };
+        Call { key, before: None, what, effect }
     }
 
-    pub(crate) fn by_hash(self) -> Cmd {
-        self.command("EVALSHA", &self.script.hash)
-    }
-
-    pub(crate) fn by_text(self) -> Cmd {
-        self.command("EVAL", self.script.text)
-    }
-
-    fn command(self, command: &str, script: &str) -> Cmd {
-        let Self { keys, arguments, .. } = self;
+    /// Returns `EVALSHA`, or `EVAL` if the server lacks the script.
+    pub(crate) fn command(&self, is_known: bool, keys: &[&str], arguments: &[&str]) -> Cmd {
+        let (command, script) =
+            if is_known { ("EVALSHA", &*self.hash) } else { ("EVAL", self.text) };
         let length = keys.iter().chain(arguments).map(|word| word.len()).sum::<usize>();
         let count = 3 + keys.len() + arguments.len();
         let mut cmd = Cmd::with_capacity(count, command.len() + script.len() + 8 + length);
         cmd.arg(command).arg(script).arg(keys.len()).arg(keys).arg(arguments);
         cmd
+    }
+}
+
+impl<'c> Call<'c> {
+    pub(crate) fn command(key: &'c str, command: &'c Cmd, effect: Effect) -> Self {
+        Self { key, before: None, what: What::Command(command), effect }
+    }
+
+    pub(crate) fn is_of(self, scripts: &[&Script]) -> bool {
+        let What::Script { script, .. } = self.what else { return false };
+        scripts.iter().any(|one| std::ptr::eq(*one, script))
     }
 }

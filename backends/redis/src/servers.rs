@@ -8,7 +8,7 @@ use crate::answer::{self, Found};
 use crate::cluster::{Cluster, slot_migration};
 use crate::config::Config;
 use crate::connection::{Link, Shared};
-use crate::errors::{self, Effect};
+use crate::errors::Effect;
 use crate::keys::{Keys, by_slot, slot_of};
 use crate::renew::Batch;
 use crate::scripts::{self, Call};
@@ -98,21 +98,11 @@ impl Servers {
         }
     }
 
-    pub(crate) async fn command(
-        &self,
-        key: &str,
-        before: Option<&Cmd>,
-        command: &Cmd,
-        effect: Effect,
-    ) -> Result<Value> {
-        match self {
-            Self::One(link) => {
-                let live = link.live().await?;
-                let answer = link.ask(&live, before, command, effect).await?;
-                answer.map_err(|cause| errors::translate(cause, effect))
-            }
-            Self::Cluster(cluster) => cluster.command(key, before, command, effect).await,
-        }
+    /// Sends a command to the node of `key`. Returns nil if the slot is moving and no node can run
+    /// the command.
+    pub(crate) async fn command(&self, key: &str, command: &Cmd, effect: Effect) -> Result<Value> {
+        let answer = self.try_run(Call::command(key, command, effect)).await?;
+        Ok(answer.unwrap_or(Value::Nil))
     }
 
     pub(crate) fn grouped(&self, keys: Vec<String>) -> Vec<Vec<String>> {

@@ -19,12 +19,13 @@ use std::sync::{LazyLock, Mutex, OnceLock};
 use std::time::Duration;
 
 use lockwright_core::backend_util::lock;
-use lockwright_core::{ErrorKind, Event, Mode, Renew, Renewal, RenewalOutcome, Token};
+use lockwright_core::{ErrorKind, Event, Mode, Renew, Renewal, RenewalOutcome, Result, Token};
 use redis::{Cmd, Value};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::connection::command;
 use crate::errors::Effect;
+use crate::scripts::Call;
 use crate::servers::{Servers, WeakServers};
 
 /// Holds with a shorter TTL aren't tracked: their renewals detect a loss soon enough.
@@ -172,10 +173,10 @@ async fn look_at_some(servers: &Servers, keys: &[String]) -> bool {
     let Some(first) = keys.first() else { return true };
     let mut values = redis::cmd("MGET");
     values.arg(keys);
-    let answer = servers.command(first, Some(&CACHING), &values, Effect::Reads).await;
+    let answer = track(servers, first, &values).await;
     let wakeups = servers.wakeups();
     let values = match answer {
-        Ok(Value::Array(values)) => values,
+        Ok(Some(Value::Array(values))) => values,
         Ok(_) => return false,
         Err(error) => {
             if error.kind() == ErrorKind::Denied {
@@ -192,14 +193,19 @@ async fn look_at_some(servers: &Servers, keys: &[String]) -> bool {
     true
 }
 
+async fn track(servers: &Servers, key: &str, command: &Cmd) -> Result<Option<Value>> {
+    let call = Call::command(key, command, Effect::Reads);
+    servers.try_run(Call { before: Some(&CACHING), ..call }).await
+}
+
 /// Tracks a lock. Returns whether it is held, or `None` if it can't be tracked.
 pub(crate) async fn listen_for(servers: &Servers, lock: &str) -> Option<bool> {
     if !servers.wakeups().tracked.works() {
         return None;
     }
     let exists = command(&["EXISTS", lock]);
-    match servers.command(lock, Some(&CACHING), &exists, Effect::Reads).await {
-        Ok(Value::Int(number)) => Some(number > 0),
+    match track(servers, lock, &exists).await {
+        Ok(Some(Value::Int(number))) => Some(number > 0),
         _ => None,
     }
 }

@@ -18,19 +18,17 @@ use std::time::Duration;
 
 use lockwright_core::backend_util::lock;
 use lockwright_core::{Error, ErrorKind, Result};
-use redis::{Cmd, ConnectionInfo, FromRedisValue, Value};
+use redis::{ConnectionInfo, FromRedisValue, Value};
 use tokio::time::{Instant, sleep};
 
 use crate::connection::{Link, Shared, command};
 use crate::doctor::permitted;
-use crate::errors::{Effect, error};
+use crate::errors::error;
 use crate::failure::Failure;
-use crate::keys::slot_of;
 use crate::scripts::Call;
 use crate::topology::{Topology, Whereabouts, moved_to};
 
 use doctor::{has_slots_on_the_move, own_slots};
-use redirects::{Request, What};
 
 pub(crate) use map::{Address, SlotMap};
 
@@ -124,27 +122,6 @@ impl Cluster {
             sleep(pause).await;
             pause = (pause * 2).min(TRY_AGAIN.1);
         }
-    }
-
-    /// Returns `None` at once if the slot is moving and no node has all keys.
-    pub(crate) async fn try_run(self: &Arc<Self>, call: Call<'_>) -> Result<Option<Value>> {
-        let slot = call.keys.first().map_or(0, |key| slot_of(key));
-        let (what, effect) = (What::Script(call), call.effect);
-        self.route(&Request { slot, what, effect, before: None }).await
-    }
-
-    /// Sends a command directly after `before`. Returns nil if the slot is moving and no node can
-    /// run both commands.
-    pub(crate) async fn command(
-        self: &Arc<Self>,
-        key: &str,
-        before: Option<&Cmd>,
-        command: &Cmd,
-        effect: Effect,
-    ) -> Result<Value> {
-        let what = What::Command(command);
-        let request = Request { slot: slot_of(key), what, effect, before };
-        Ok(self.route(&request).await?.unwrap_or(Value::Nil))
     }
 
     pub(crate) async fn placement(self: &Arc<Self>) -> Result<Placement> {

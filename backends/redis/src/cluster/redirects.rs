@@ -11,31 +11,18 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use lockwright_core::{ErrorKind, Result};
-use redis::{Cmd, RedisError, ServerErrorKind, Value};
+use redis::{Cmd, ServerErrorKind, Value};
 use tokio::time::{Instant, sleep};
 
 use super::{Address, Cluster};
-use crate::connection::{Link, Live};
-use crate::errors::{self, Effect, error};
+use crate::errors::{self, error};
+use crate::keys::slot_of;
 use crate::scripts::Call;
 
 /// A limit, because nodes that disagree could redirect endlessly.
 const REDIRECTIONS: u32 = 8;
 
 static ASKING: LazyLock<Cmd> = LazyLock::new(|| redis::cmd("ASKING"));
-
-pub(super) struct Request<'r> {
-    pub(super) slot: u16,
-    pub(super) what: What<'r>,
-    pub(super) effect: Effect,
-    pub(super) before: Option<&'r Cmd>,
-}
-
-#[derive(Clone, Copy)]
-pub(super) enum What<'r> {
-    Script(Call<'r>),
-    Command(&'r Cmd),
-}
 
 /// A request in progress. Its drop refreshes the slot map, because the node may be silent.
 struct InProgress<'c>(Option<&'c Arc<Cluster>>);
@@ -49,24 +36,24 @@ impl Drop for InProgress<'_> {
 }
 
 impl Cluster {
-    pub(super) async fn route(self: &Arc<Self>, request: &Request<'_>) -> Result<Option<Value>> {
+    /// Returns `None` at once if the slot is moving, and no node has all keys or can run the
+    /// request directly after `before`.
+    pub(crate) async fn try_run(self: &Arc<Self>, call: Call<'_>) -> Result<Option<Value>> {
         let mut in_progress = InProgress(Some(self));
-        let answer = self.route_until_answered(request).await;
+        let answer = self.route_until_answered(call).await;
         in_progress.0 = None;
         answer
     }
 
-    async fn route_until_answered(
-        self: &Arc<Self>,
-        request: &Request<'_>,
-    ) -> Result<Option<Value>> {
+    async fn route_until_answered(self: &Arc<Self>, call: Call<'_>) -> Result<Option<Value>> {
+        let slot = slot_of(call.key);
         let begun = Instant::now();
         let mut looked = false;
         let mut redirected = None;
         for redirections in 0..REDIRECTIONS {
             let (at, is_asking) = match redirected.take() {
                 Some(redirected) => redirected,
-                None => (self.owner(request.slot).await?, false),
+                None => (self.owner(slot).await?, false),
             };
             let link = self.link(&at);
             let live = match link.live().await {
@@ -79,13 +66,14 @@ impl Cluster {
                     }
                     looked = true;
                     let _ = self.look_up().await;
-                    if self.map().owner(request.slot).is_none_or(|owner| *owner == at) {
+                    if self.map().owner(slot).is_none_or(|owner| *owner == at) {
                         return Err(failure);
                     }
                     continue;
                 }
             };
-            let cause = match request.send(&link, &live, is_asking).await {
+            let before = if is_asking { Some(&*ASKING) } else { call.before };
+            let cause = match link.try_run_on(&live, Call { before, ..call }).await {
                 Ok(Ok(answer)) => return Ok(Some(answer)),
                 Ok(Err(cause)) => cause,
                 Err(error) => {
@@ -97,14 +85,14 @@ impl Cluster {
             match (cause.kind(), to) {
                 (redis::ErrorKind::Server(ServerErrorKind::TryAgain), _) => return Ok(None),
                 // `before` and `ASKING` can't both directly precede the command.
-                (redis::ErrorKind::Server(ServerErrorKind::Ask), _) if request.before.is_some() => {
+                (redis::ErrorKind::Server(ServerErrorKind::Ask), _) if call.before.is_some() => {
                     return Ok(None);
                 }
                 (redis::ErrorKind::Server(ServerErrorKind::Ask), Some(to)) => {
                     redirected = Some((to, true));
                 }
                 (redis::ErrorKind::Server(ServerErrorKind::Moved), Some(to)) => {
-                    self.current.change(|map| map.moved(request.slot, &to));
+                    self.current.change(|map| map.moved(slot, &to));
                     self.look_up_soon();
                     redirected = Some((to, false));
                 }
@@ -113,7 +101,7 @@ impl Cluster {
                     if is_down || cause.is_io_error() || errors::needs_reconnect(&cause) {
                         self.look_up_soon();
                     }
-                    return Err(errors::translate(cause, request.effect));
+                    return Err(errors::translate(cause, call.effect));
                 }
             }
             if begun.elapsed() >= self.shared.config.response_timeout {
@@ -128,20 +116,5 @@ impl Cluster {
             ErrorKind::Unavailable,
             "the Cluster's nodes do not agree on which of them has the lock's slot; try again",
         ))
-    }
-}
-
-impl Request<'_> {
-    async fn send(
-        &self,
-        link: &Arc<Link>,
-        live: &Arc<Live>,
-        is_asking: bool,
-    ) -> Result<Result<Value, RedisError>> {
-        let before = if is_asking { Some(&*ASKING) } else { self.before };
-        match self.what {
-            What::Script(call) => link.try_run_on(live, before, call).await,
-            What::Command(command) => link.ask(live, before, command, self.effect).await,
-        }
     }
 }

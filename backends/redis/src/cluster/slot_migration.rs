@@ -50,8 +50,8 @@ fn wake_waiters(servers: &Servers, claim: &Claim, keys: &Keys) {
     let (runtime, servers) = (servers.runtime().clone(), servers.clone());
     let [meta, queue] = [keys.meta(), keys.queue()].map(str::to_owned);
     runtime.spawn(async move {
-        let forgotten = servers.command(&meta, None, &forget, Effect::Changes);
-        let published = servers.command(&queue, None, &publish, Effect::Changes);
+        let forgotten = servers.command(&meta, &forget, Effect::Changes);
+        let published = servers.command(&queue, &publish, Effect::Changes);
         let _ = tokio::join!(forgotten, published);
     });
 }
@@ -68,10 +68,10 @@ pub(crate) async fn end(
         let (fence, life) = (keys.fence(), tombstone_ms.to_string());
         servers.run(scripts::MOVING_MARK.call(&[fence], &[&life], Effect::Changes)).await?;
         let set_tombstone = command(&["SET", &tombstone, "released", "PX", &life]);
-        servers.command(&tombstone, None, &set_tombstone, Effect::Changes).await?;
+        servers.command(&tombstone, &set_tombstone, Effect::Changes).await?;
     }
     let leave = command(&["LREM", keys.queue(), "1", &token]);
-    let left = servers.command(keys.queue(), None, &leave, Effect::Changes).await?;
+    let left = servers.command(keys.queue(), &leave, Effect::Changes).await?;
     if matches!(left, Value::Int(1)) {
         wake_waiters(servers, claim, keys);
         return Ok(ReleaseOutcome::Released);
@@ -120,19 +120,19 @@ async fn read_lock(servers: &Servers, keys: &Keys) -> Result<Vec<Value>> {
 
 async fn read_counter(servers: &Servers, keys: &Keys) -> Result<Value> {
     let get = command(&["GET", keys.fence()]);
-    servers.command(keys.fence(), None, &get, Effect::Reads).await
+    servers.command(keys.fence(), &get, Effect::Reads).await
 }
 
 /// Returns the shared holders, without the time left, which needs the server's time.
 async fn shared_holders(servers: &Servers, keys: &Keys) -> Result<Vec<Value>> {
     let all = command(&["ZRANGE", keys.holders(), "0", "-1"]);
-    let tokens = servers.command(keys.holders(), None, &all, Effect::Reads).await;
+    let tokens = servers.command(keys.holders(), &all, Effect::Reads).await;
     let tokens: Vec<String> = tokens.and_then(read)?;
     let mut words = Vec::with_capacity(6 * tokens.len());
     for token in tokens {
         let field = async |field: &str| {
             let get = command(&["HGET", keys.meta(), field]);
-            servers.command(keys.meta(), None, &get, Effect::Reads).await
+            servers.command(keys.meta(), &get, Effect::Reads).await
         };
         let (record, broken) = (field(&token).await?, field(&format!("broken:{token}")).await?);
         let record = read::<Option<String>>(record)?.unwrap_or_default();

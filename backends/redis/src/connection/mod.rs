@@ -27,7 +27,7 @@ use crate::config::Config;
 use crate::errors::{self, Effect, error};
 use crate::failure::Failure;
 use crate::fast_path::CounterBound;
-use crate::scripts::{self, Call};
+use crate::scripts::{self, Call, What};
 use crate::sentinel::master::Sentinels;
 use crate::sentinel::switch_master;
 use crate::topology::Whereabouts;
@@ -131,16 +131,15 @@ impl Link {
         live: &Arc<Live>,
         call: Call<'_>,
     ) -> Result<Value> {
-        let answer = self.try_run_on(live, None, call).await?;
+        let answer = self.try_run_on(live, call).await?;
         answer.map_err(|cause| errors::translate(cause, call.effect))
     }
 
-    /// Runs a script directly after the command `before`. The outer error means no reply. The inner
-    /// error is the server's, and may be a redirection.
+    /// Sends a request. The outer error means no reply. The inner error is the server's, and may be
+    /// a redirection.
     pub(crate) async fn try_run_on(
         self: &Arc<Self>,
         live: &Arc<Live>,
-        before: Option<&Cmd>,
         call: Call<'_>,
     ) -> Result<Result<Value, RedisError>> {
         if let (Some(waiting), Some(replicas)) = (&self.waiting, self.shared.config.replicas)
@@ -155,52 +154,45 @@ impl Link {
                 let problem = "the master is being replaced; try again";
                 return Err(error(ErrorKind::Unavailable, problem));
             }
-            let answer = Box::pin(waiting.run_and_wait(&other, replicas, before, call)).await;
+            let answer = Box::pin(waiting.run_and_wait(&other, replicas, call)).await;
             if answer.is_err() && !other.alive.load(Ordering::Acquire) {
                 // `other` is broken, so `live` may be silent: probe it.
                 self.probe(live, Duration::ZERO);
             }
             return answer;
         }
-        self.ask_script(live, before, call).await
+        self.ask_once(live, call).await
     }
 
-    pub(crate) async fn ask_script(
+    /// Sends a request, without waiting for replicas.
+    pub(crate) async fn ask_once(
         self: &Arc<Self>,
         live: &Arc<Live>,
-        before: Option<&Cmd>,
         call: Call<'_>,
     ) -> Result<Result<Value, RedisError>> {
-        // The counter's lower bound depends on the connection (`fast_path.rs`).
-        let with_bound = |mut cmd: Cmd| {
+        let (script, keys, arguments) = match call.what {
+            What::Script { script, keys, arguments } => (script, keys, arguments),
+            What::Command(cmd) => return self.ask(live, call.before, cmd, call.effect).await,
+        };
+        let command = |is_known| {
+            let mut cmd = script.command(is_known, keys, arguments);
+            // The counter's lower bound depends on the connection (`fast_path.rs`).
             if call.is_of(&[&scripts::FAST_ACQUIRE]) {
                 cmd.arg(live.counter_bound.millis());
             }
             cmd
         };
-        let cmd = with_bound(call.by_hash());
-        match self.ask(live, before, &cmd, call.effect).await? {
+        match self.ask(live, call.before, &command(true), call.effect).await? {
             // The server lacked the script, so the request had no effect and can be repeated.
             Err(cause) if errors::lacks_script(&cause) => {
-                let cmd = with_bound(call.by_text());
-                Box::pin(self.ask(live, before, &cmd, call.effect)).await
+                Box::pin(self.ask(live, call.before, &command(false), call.effect)).await
             }
             answer => Ok(answer),
         }
     }
 
     pub(crate) async fn read(self: &Arc<Self>, command: &Cmd) -> Result<Value> {
-        let live = self.live().await?;
-        self.read_on(&live, command).await
-    }
-
-    pub(crate) async fn read_on(
-        self: &Arc<Self>,
-        live: &Arc<Live>,
-        command: &Cmd,
-    ) -> Result<Value> {
-        let answer = self.ask(live, None, command, Effect::Reads).await?;
-        answer.map_err(|cause| errors::translate(cause, Effect::Reads))
+        self.run(Call::command("", command, Effect::Reads)).await
     }
 
     /// Returns each command's reply, which may be an error.

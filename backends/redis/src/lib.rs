@@ -123,6 +123,7 @@ mod tracking;
 mod url;
 mod wakeup;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_core::{Fault, Faults, Fencing, Modes, Order, Profile, Result, Scope, WakeUp};
@@ -153,13 +154,13 @@ const FOREIGN_POLL: Duration = Duration::from_millis(100);
 /// replicas, and one to each Sentinel. Dropping the value closes them.
 #[derive(Debug)]
 pub struct Redis {
-    servers: Servers,
+    servers: Arc<Servers>,
     profile: Profile,
     given_up: GivenUp,
 }
 
 impl Redis {
-    fn new(servers: Servers, mut profile: Profile) -> Self {
+    fn new(servers: Arc<Servers>, mut profile: Profile) -> Self {
         let config = servers.config();
         profile.answer_limit =
             config.replicas.is_none().then(|| config.connect_timeout + config.response_timeout);
@@ -200,9 +201,9 @@ impl Config {
 
 async fn connect(config: Config) -> Result<Redis> {
     let (topology, for_diagnosis) = (config.topology.clone(), config.for_diagnosis);
-    let servers = Servers::connect(config).await?;
+    let servers = Arc::new(Servers::connect(config).await?);
     tracking::start(&servers);
-    let Servers::One(link) = &servers else {
+    let Servers::One(link) = &*servers else {
         return Ok(Redis::new(servers, cluster_profile()));
     };
     let server = doctor::Server::look(link, &link.live().await?).await?;

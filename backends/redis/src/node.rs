@@ -203,7 +203,7 @@ impl RedisNode {
         let incarnation_key = Keys::incarnation(&config.key_prefix, database);
         let to = Whereabouts::at(server.clone());
         let link = Link::connect_later(Shared::new(config)?, to);
-        let servers = Servers::One(Arc::clone(&link));
+        let servers = Arc::new(Servers::One(Arc::clone(&link)));
         let redis = Redis::new(servers, profile_of("redis", false));
         let address = short(&link.shared.config.shown);
         let looked = Mutex::default();

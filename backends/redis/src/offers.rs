@@ -20,7 +20,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use lockwright_core::backend_util::lock;
@@ -32,7 +32,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::errors::Effect;
 use crate::keys::Keys;
 use crate::scripts;
-use crate::servers::{Servers, WeakServers};
+use crate::servers::Servers;
 
 /// The pause between an offer's end and the next offer, because timers are coarse.
 const GRACE: Duration = Duration::from_millis(20);
@@ -159,19 +159,19 @@ impl Offers {
 }
 
 /// Starts a task that offers the lock again when an offer lapses. Each name has at most one task.
-pub(crate) fn expire_offer(servers: &Servers, name: &LockName, life: Duration) {
+pub(crate) fn expire_offer(servers: &Arc<Servers>, name: &LockName, life: Duration) {
     let until = Instant::now() + life + GRACE;
     match lock(&servers.wakeups().offers.made).entry(name.clone()) {
         Entry::Occupied(mut later) => *later.get_mut() = until.max(*later.get()),
         Entry::Vacant(first) => {
             first.insert(until);
             // Not the caller's runtime, which may end earlier.
-            servers.runtime().spawn(expire_offers(servers.downgrade(), name.clone(), until));
+            servers.runtime().spawn(expire_offers(Arc::downgrade(servers), name.clone(), until));
         }
     }
 }
 
-async fn expire_offers(servers: WeakServers, name: LockName, mut until: Instant) {
+async fn expire_offers(servers: Weak<Servers>, name: LockName, mut until: Instant) {
     loop {
         sleep_until(until).await;
         let Some(servers) = servers.upgrade() else { return };

@@ -1,4 +1,4 @@
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use lockwright_core::{LockName, Renew, Renewal, Result};
 use redis::{Cmd, Value};
@@ -21,29 +21,7 @@ pub(crate) enum Servers {
     Cluster(Arc<Cluster>),
 }
 
-#[derive(Debug)]
-pub(crate) enum WeakServers {
-    One(Weak<Link>),
-    Cluster(Weak<Cluster>),
-}
-
-impl WeakServers {
-    pub(crate) fn upgrade(&self) -> Option<Servers> {
-        match self {
-            Self::One(link) => link.upgrade().map(Servers::One),
-            Self::Cluster(cluster) => cluster.upgrade().map(Servers::Cluster),
-        }
-    }
-}
-
 impl Servers {
-    pub(crate) fn downgrade(&self) -> WeakServers {
-        match self {
-            Self::One(link) => WeakServers::One(Arc::downgrade(link)),
-            Self::Cluster(cluster) => WeakServers::Cluster(Arc::downgrade(cluster)),
-        }
-    }
-
     pub(crate) async fn connect(config: Config) -> Result<Self> {
         let shared = Shared::new(config)?;
         let to = match &shared.config.topology {

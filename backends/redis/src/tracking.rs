@@ -15,7 +15,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{LazyLock, Mutex, OnceLock};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use lockwright_core::backend_util::lock;
@@ -26,7 +26,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use crate::connection::command;
 use crate::errors::Effect;
 use crate::scripts::Call;
-use crate::servers::{Servers, WeakServers};
+use crate::servers::Servers;
 
 /// Holds with a shorter TTL aren't tracked: their renewals detect a loss soon enough.
 const SHORTEST_TTL: Duration = Duration::from_secs(3);
@@ -122,14 +122,14 @@ impl Tracked {
     }
 }
 
-pub(crate) fn start(servers: &Servers) {
+pub(crate) fn start(servers: &Arc<Servers>) {
     let (sender, checks) = unbounded_channel();
     if servers.wakeups().tracked.checks.set(sender).is_ok() {
-        tokio::spawn(watch(servers.downgrade(), checks));
+        tokio::spawn(watch(Arc::downgrade(servers), checks));
     }
 }
 
-async fn watch(servers: WeakServers, mut checks: UnboundedReceiver<Option<Vec<String>>>) {
+async fn watch(servers: Weak<Servers>, mut checks: UnboundedReceiver<Option<Vec<String>>>) {
     while let Some(keys) = checks.recv().await {
         let Some(servers) = servers.upgrade() else { return };
         let tracked = &servers.wakeups().tracked;
@@ -137,14 +137,14 @@ async fn watch(servers: WeakServers, mut checks: UnboundedReceiver<Option<Vec<St
         while !keys.is_empty() {
             // One task per chunk, so that a frozen node doesn't delay other chunks.
             let others = keys.split_off(keys.len().min(LOOKED_AT_ONCE));
-            tokio::spawn(look_at(servers.downgrade(), std::mem::replace(&mut keys, others)));
+            tokio::spawn(look_at(Arc::downgrade(&servers), std::mem::replace(&mut keys, others)));
         }
     }
 }
 
 /// Reads keys, and sends `AtRisk` for holds that are gone. Keys without a reply (moving slot, dead
 /// node) are retried a few times, then left to the next renewal.
-async fn look_at(servers: WeakServers, mut keys: Vec<String>) {
+async fn look_at(servers: Weak<Servers>, mut keys: Vec<String>) {
     const TRIES: u32 = 8;
     const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 

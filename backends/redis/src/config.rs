@@ -42,16 +42,16 @@ impl Config {
     /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): the URL is malformed. The
     /// message hides the password.
     pub fn new(url: &str) -> Result<Self> {
-        let shown = redact::shown(url, &url::PARAMETERS);
-        let contents = url::read(url, &shown)?;
+        let shown = redact::shown(url, &url::parameters());
+        let (topology, key_prefix, replicas) = url::read(url, &shown)?;
         let config = Self {
-            topology: contents.topology,
+            topology,
             shown,
-            key_prefix: contents.key_prefix,
+            key_prefix,
             response_timeout: Duration::from_secs(1),
             connect_timeout: Duration::from_secs(2),
             for_diagnosis: false,
-            replicas: contents.replicas,
+            replicas,
         };
         config.checked_prefix()
     }

@@ -16,25 +16,17 @@ use crate::topology::Topology;
 const SERVER_PORT: u16 = 6_379;
 const SENTINEL_PORT: u16 = 26_379;
 
-/// In this order for `servers`: six for all hosts, two for Sentinel, one for sockets.
-pub(crate) const PARAMETERS: [&str; 9] = [
-    "prefix",
-    "replicas",
-    "replica_timeout",
-    "ca",
-    "cert",
-    "key",
-    "sentinel_user",
-    "sentinel_password",
-    "db",
-];
+const COMMON: [&str; 3] = ["prefix", "replicas", "replica_timeout"];
+const TLS: [&str; 3] = ["ca", "cert", "key"];
+const SENTINEL: [&str; 2] = ["sentinel_user", "sentinel_password"];
 
-#[derive(Debug)]
-pub(crate) struct Contents {
-    pub(crate) topology: Topology,
-    pub(crate) key_prefix: String,
-    pub(crate) replicas: Option<Replicas>,
+/// Returns the parameters of all URLs.
+pub(crate) fn parameters() -> Vec<&'static str> {
+    [&COMMON[..], &TLS, &SENTINEL, &["db"]].concat()
 }
+
+/// A URL's topology, key prefix and replicas.
+pub(crate) type Contents = (Topology, String, Option<Replicas>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -63,11 +55,7 @@ impl Kind {
 /// `shown` is the URL without secrets.
 pub(crate) fn read(url: &str, shown: &str) -> Result<Contents, Error> {
     let (scheme, rest) = url.trim().split_once(':').unwrap_or_default();
-    let scheme = scheme.to_ascii_lowercase();
-    let scheme = match scheme.strip_prefix("valkey") {
-        Some(rest) => format!("redis{rest}"),
-        None => scheme,
-    };
+    let scheme = scheme.to_ascii_lowercase().replacen("valkey", "redis", 1);
     let (kind, secured) = match scheme.as_str() {
         "redis+unix" | "unix" => (Some(Kind::Socket), false),
         "redis" => (Some(Kind::One), false),
@@ -83,37 +71,36 @@ pub(crate) fn read(url: &str, shown: &str) -> Result<Contents, Error> {
         Some(Kind::Socket) => socket(url.trim()),
         Some(kind) => Parts::of(rest).and_then(|parts| servers(kind, secured, &parts)),
     };
-    read.map_err(|what| {
+    let contents = read.and_then(|(topology, mut parameters)| {
+        let key_prefix = parameters.take("prefix").unwrap_or_default();
+        Ok((topology, key_prefix, replicas(&mut parameters)?))
+    });
+    contents.map_err(|what| {
         let (backend, form) = kind.unwrap_or(Kind::One).backend_and_form();
         let what = redact::hidden_password(url).unwrap_or(&what);
         Error::invalid_url(shown, what, form).with_backend(backend)
     })
 }
 
-fn socket(url: &str) -> Result<Contents, String> {
+type Read = Result<(Topology, Parameters), String>;
+
+fn socket(url: &str) -> Read {
     let parsed = redis::parse_redis_url(url).ok_or("there is no Redis URL")?;
     // The client library itself reads `db`, `user` and `pass`.
-    let known = ["prefix", "replicas", "replica_timeout", "db", "user", "pass"];
-    let mut parameters = Parameters::parse(parsed.query().unwrap_or_default(), &known)?;
-    let key_prefix = parameters.take("prefix").unwrap_or_default();
-    let replicas = replicas(&mut parameters)?;
-    let server = parsed.into_connection_info().map_err(|cause| wrong_part(&cause.to_string()))?;
-    Ok(Contents { topology: Topology::One(with_our_settings(server)), key_prefix, replicas })
+    let known = [&COMMON[..], &["db", "user", "pass"]].concat();
+    let parameters = Parameters::parse(parsed.query().unwrap_or_default(), &known)?;
+    Ok((Topology::One(server(parsed)?), parameters))
 }
 
-fn servers(kind: Kind, secured: bool, parts: &Parts<'_>) -> Result<Contents, String> {
-    let known = if kind == Kind::Sentinel { &PARAMETERS[..8] } else { &PARAMETERS[..6] };
-    let mut parameters = Parameters::parse(parts.query, known)?;
+fn servers(kind: Kind, secured: bool, parts: &Parts<'_>) -> Read {
+    let of_kind = if kind == Kind::Sentinel { &SENTINEL[..] } else { &[] };
+    let mut parameters = Parameters::parse(parts.query, &[&COMMON[..], &TLS, of_kind].concat())?;
     let files = Files::take(
         |name| parameters.take(name),
         secured,
         "the URL begins with neither rediss nor valkeys",
     )?;
-    let [sentinel_user, sentinel_password] =
-        ["sentinel_user", "sentinel_password"].map(|name| parameters.take(name));
-    let key_prefix = parameters.take("prefix").unwrap_or_default();
-    let replicas = replicas(&mut parameters)?;
-
+    let sentinel_login = SENTINEL.map(|name| parameters.take(name));
     let path: Vec<&str> = parts.path.split('/').filter(|part| !part.is_empty()).collect();
     let (master, database) = match (kind, path.as_slice()) {
         (Kind::Sentinel, [master]) => (*master, ""),
@@ -145,30 +132,22 @@ fn servers(kind: Kind, secured: bool, parts: &Parts<'_>) -> Result<Contents, Str
     }
     let default_port = if kind == Kind::Sentinel { SENTINEL_PORT } else { SERVER_PORT };
     let hosts = url::hosts(parts.hosts, Some(default_port), !parts.login.is_empty())?;
-    let server = |host: &str, port: u16| {
-        let url = format!("redis://{}{host}:{port}/{database}", parts.login);
-        url.into_connection_info().map_err(|cause| wrong_part(&cause.to_string()))
-    };
-    let mut found = Vec::with_capacity(hosts.len());
-    for (host, port) in &hosts {
-        found.push(with_our_settings(server(host, *port)?));
-    }
+    let url = |(host, port)| format!("redis://{}{host}:{port}/{database}", parts.login);
+    let found = hosts.into_iter().map(|host| server(url(host)));
+    let mut found = found.collect::<Result<Vec<_>, _>>()?;
     if secured {
         found = tls::secured(found, &files)?;
     }
     let topology = match kind {
         Kind::Sentinel => Topology::Sentinel {
             server: found[0].clone(),
-            sentinels: found
-                .into_iter()
-                .map(|sentinel| logged_in(sentinel, &sentinel_user, &sentinel_password))
-                .collect(),
+            sentinels: found.into_iter().map(|it| logged_in(it, &sentinel_login)).collect(),
             master: master.to_owned(),
         },
         Kind::Cluster => Topology::Cluster { seeds: found },
         Kind::One | Kind::Socket => Topology::One(found.swap_remove(0)),
     };
-    Ok(Contents { topology, key_prefix, replicas })
+    Ok((topology, parameters))
 }
 
 /// The parts of a URL, still percent-encoded.
@@ -190,7 +169,7 @@ impl<'u> Parts<'u> {
         // An @ after the host belongs to a password with an unescaped /, ? or #, unless it is in a
         // known parameter's value.
         let is_astray = |parameter: &str| match parameter.split_once('=') {
-            Some((name, _)) => name.contains('@') || !PARAMETERS.contains(&name),
+            Some((name, _)) => name.contains('@') || !parameters().contains(&name),
             None => true,
         };
         if path.contains('@')
@@ -218,12 +197,10 @@ impl<'u> Parts<'u> {
 }
 
 fn replicas(parameters: &mut Parameters) -> Result<Option<Replicas>, String> {
-    let (count, limit) = (parameters.take("replicas"), parameters.take("replica_timeout"));
-    let Some(count) = count else {
-        return match limit {
-            None => Ok(None),
-            Some(_) => Err("there is replica_timeout without replicas".to_owned()),
-        };
+    let (count, limit) = match (parameters.take("replicas"), parameters.take("replica_timeout")) {
+        (Some(count), limit) => (count, limit),
+        (None, None) => return Ok(None),
+        (None, Some(_)) => return Err("there is replica_timeout without replicas".to_owned()),
     };
     let count = count
         .parse()
@@ -234,6 +211,16 @@ fn replicas(parameters: &mut Parameters) -> Result<Option<Replicas>, String> {
             .map_err(|_| format!("replica_timeout={limit} is not a time, like 100ms"))?,
     };
     Ok(Some(Replicas { count, limit }))
+}
+
+/// Wake-ups need RESP3. The TCP user time-out closes connections to dead servers.
+fn server(url: impl IntoConnectionInfo) -> Result<ConnectionInfo, String> {
+    let server = url.into_connection_info().map_err(|cause| wrong_part(&cause.to_string()))?;
+    let tcp = server.tcp_settings().clone().set_nodelay(true);
+    #[cfg(target_os = "linux")]
+    let tcp = tcp.set_user_timeout(Duration::from_secs(10));
+    let redis = server.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
+    Ok(server.set_tcp_settings(tcp).set_redis_settings(redis))
 }
 
 fn wrong_part(message: &str) -> String {
@@ -248,20 +235,7 @@ fn wrong_part(message: &str) -> String {
     found.map_or("the host or the login can't be read", |(_, problem)| problem).to_owned()
 }
 
-/// Wake-ups need RESP3. The TCP user time-out closes connections to dead servers.
-fn with_our_settings(server: ConnectionInfo) -> ConnectionInfo {
-    let tcp = server.tcp_settings().clone().set_nodelay(true);
-    #[cfg(target_os = "linux")]
-    let tcp = tcp.set_user_timeout(Duration::from_secs(10));
-    let redis = server.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
-    server.set_tcp_settings(tcp).set_redis_settings(redis)
-}
-
-fn logged_in(
-    sentinel: ConnectionInfo,
-    user: &Option<String>,
-    password: &Option<String>,
-) -> ConnectionInfo {
+fn logged_in(sentinel: ConnectionInfo, [user, password]: &[Option<String>; 2]) -> ConnectionInfo {
     let mut redis = redis::RedisConnectionInfo::default();
     if let Some(user) = user {
         redis = redis.set_username(user);

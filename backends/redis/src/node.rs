@@ -272,9 +272,7 @@ impl Node for RedisNode {
         &self.address
     }
 
-    fn attach(&self, events: Events) {
-        self.redis.attach(events);
-    }
+    lockwright_core::delegate!(|this| this.redis; attach, break_lock, doctor);
 
     async fn look(&self) -> Result<Incarnation> {
         let live = self.link.live().await?;
@@ -414,21 +412,6 @@ impl Node for RedisNode {
         let mut page = self.redis.list(prefix, from).await?;
         page.names.iter_mut().for_each(|inspection| inspection.waiters = None);
         Ok(page)
-    }
-
-    async fn break_lock(
-        &self,
-        name: &LockName,
-        seen: BreakTarget,
-        how: BreakMode,
-        by: &str,
-        reason: &str,
-    ) -> Result<Broken> {
-        self.redis.break_lock(name, seen, how, by, reason).await
-    }
-
-    async fn doctor(&self) -> Result<Vec<Finding>> {
-        self.redis.doctor().await
     }
 }
 

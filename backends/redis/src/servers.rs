@@ -96,18 +96,22 @@ impl Servers {
         }
         let prefix = &self.config().key_prefix;
         let renewals = match self {
-            Self::One(link) => {
-                let batch = Batch::new(prefix, holds)?;
-                let (keys, arguments) = (batch.keys(), batch.arguments(""));
-                let call = scripts::RENEW.call(&keys, &arguments, batch.effect);
-                let answer = link.run(call).await?;
-                let mut renewals = batch.renewals(answer)?;
-                batch.find_reasons(self, &mut renewals).await;
-                renewals
-            }
+            Self::One(_) => self.renew_together(&Batch::new(prefix, holds)?).await?,
             Self::Cluster(cluster) => cluster.renew(holds).await?,
         };
         self.wakeups().tracked.renewed(prefix, holds, &renewals);
+        Ok(renewals)
+    }
+
+    /// Renews holds by one request. In a Cluster, the locks must share a slot.
+    pub(crate) async fn renew_together(&self, batch: &Batch) -> Result<Vec<Renewal>> {
+        let (keys, arguments) = (batch.keys(), batch.arguments(""));
+        let call = scripts::RENEW.call(&keys, &arguments, batch.effect);
+        let mut renewals = match self.try_run(call).await? {
+            Some(answer) => batch.renewals(answer)?,
+            None => slot_migration::renew(self, batch).await,
+        };
+        batch.find_reasons(self, &mut renewals).await;
         Ok(renewals)
     }
 

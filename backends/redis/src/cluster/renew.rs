@@ -7,12 +7,11 @@ use lockwright_core::{ErrorKind, LockName, Renew, Renewal, Result};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
-use super::{Cluster, slot_migration};
+use super::Cluster;
 use crate::answer::Found;
 use crate::errors::{Effect, error};
 use crate::keys::{by_slot, slot_of};
 use crate::renew::Batch;
-use crate::scripts;
 use crate::servers::Servers;
 
 impl Cluster {
@@ -24,8 +23,10 @@ impl Cluster {
         let mut asking = Vec::new();
         for places in places(prefix, holds.iter().map(|hold| &hold.claim.name)) {
             let some: Vec<Renew<'_>> = places.iter().map(|at| holds[*at]).collect();
-            let (cluster, batch) = (Arc::clone(self), Batch::new(prefix, &some)?);
-            let renewing = async move { cluster.renew_in_slot(&batch, until).await };
+            let mut batch = Batch::new(prefix, &some)?;
+            batch.effect = Effect::ChangesBy(until);
+            let servers = Servers::Cluster(Arc::clone(self));
+            let renewing = async move { servers.renew_together(&batch).await };
             asking.push((places, self.shared.runtime.spawn(renewing)));
         }
         let mut renewals = vec![Renewal::INDETERMINATE; holds.len()];
@@ -52,21 +53,6 @@ impl Cluster {
             }
             tracing::debug!(%failure, "redis: some holds of a batch could not be renewed");
         }
-        Ok(renewals)
-    }
-
-    async fn renew_in_slot(
-        self: &Arc<Self>,
-        batch: &Batch,
-        until: Instant,
-    ) -> Result<Vec<Renewal>> {
-        let (keys, arguments) = (batch.keys(), batch.arguments(""));
-        let call = scripts::RENEW.call(&keys, &arguments, Effect::ChangesBy(until));
-        let mut renewals = match self.try_run(call).await? {
-            Some(answer) => batch.renewals(answer)?,
-            None => slot_migration::renew(self, batch).await,
-        };
-        batch.find_reasons(&Servers::Cluster(Arc::clone(self)), &mut renewals).await;
         Ok(renewals)
     }
 

@@ -8,12 +8,9 @@
 //! redirects. The lock's key alone decides an exclusive hold, so each change of this hold is
 //! atomic.
 
-use std::sync::Arc;
-
 use lockwright_core::{Claim, ErrorKind, LockName, Mode, ReleaseOutcome, Renewal, Result};
 use redis::Value;
 
-use super::Cluster;
 use crate::answer::{self, Found, read};
 use crate::connection::command;
 use crate::errors::{Effect, error};
@@ -24,12 +21,12 @@ use crate::servers::Servers;
 
 /// Renews the holds one by one. A shared hold or permit is indeterminate until all its keys are on
 /// one node.
-pub(crate) async fn renew(cluster: &Arc<Cluster>, batch: &Batch) -> Vec<Renewal> {
+pub(crate) async fn renew(servers: &Servers, batch: &Batch) -> Vec<Renewal> {
     let mut all = Vec::new();
     for (keys, arguments) in batch.single_requests() {
         let arguments = arguments.each_ref().map(String::as_str);
         let call = scripts::RENEW.call(&keys, &arguments, Effect::Changes);
-        let answer = cluster.try_run(call).await;
+        let answer = servers.try_run(call).await;
         match answer.and_then(|answer| answer.map(|one| renewals(one, 1)).transpose()) {
             Ok(Some(one)) => all.extend(one),
             Ok(None) => all.push(Renewal::INDETERMINATE),

@@ -137,15 +137,3 @@ pub(crate) fn ended() -> Error {
 pub(crate) fn millis_rounded_up(duration: Duration) -> u128 {
     duration.as_nanos().div_ceil(1_000_000)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_ttl_is_rounded_up() {
-        assert_eq!(millis_rounded_up(Duration::from_millis(100)), 100);
-        assert_eq!(millis_rounded_up(Duration::from_nanos(100_000_001)), 101);
-        assert_eq!(millis_rounded_up(Duration::from_nanos(1)), 1);
-    }
-}

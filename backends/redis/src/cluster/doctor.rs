@@ -29,7 +29,7 @@ pub(crate) async fn examine(cluster: &Arc<Cluster>) -> Result<Vec<Finding>> {
         };
         nodes_denied |= info.is_none() || nodes.is_none();
         failing |= info.is_some_and(|info| !info.contains("cluster_state:ok"));
-        of_nodes.extend(nodes.iter().flat_map(|nodes| Nodes::read(nodes).problems()));
+        of_nodes.extend(nodes.iter().flat_map(|nodes| problems(nodes)));
     }
     if failing {
         findings.push(finding::error(
@@ -83,50 +83,47 @@ fn unreachable(at: &Address, problem: &lockwright_core::Error) -> Finding {
     )
 }
 
-/// The lines of `CLUSTER NODES`: id, address, flags, master, ping, pong, epoch, link, slots.
-struct Nodes<'a>(Vec<Vec<&'a str>>);
+/// Parses the lines of `CLUSTER NODES`: id, address, flags, master, ping, pong, epoch, link, slots.
+fn nodes(answer: &str) -> Vec<Vec<&str>> {
+    let lines = answer.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+    lines.filter(|fields| fields.len() >= 8).collect()
+}
 
-impl<'a> Nodes<'a> {
-    fn read(answer: &'a str) -> Self {
-        let lines = answer.lines().map(|line| line.split(' ').collect::<Vec<_>>());
-        Self(lines.filter(|fields| fields.len() >= 8).collect())
-    }
-
-    fn problems(&self) -> Vec<Finding> {
-        let mut problems = Vec::new();
-        for fields in &self.0 {
-            let (node, slots) = (fields[1].split(['@', ',']).next().unwrap_or("?"), &fields[8..]);
-            if !is_well(fields) {
-                problems.push(finding::warning(
-                    "node-failing",
-                    format!("{node}: other nodes of the Cluster can't reach it"),
-                    "if it is a master, its locks are unavailable until a replica takes over, and \
-                     the latest locks may be lost; a replica can't take over",
-                    "check that it runs; if it was removed permanently, run CLUSTER FORGET",
-                ));
-                continue;
-            }
-            let has_replica = || self.0.iter().any(|other| other[3] == fields[0] && is_well(other));
-            if !slots.is_empty() && has_flag(fields, "master") && !has_replica() {
-                problems.push(finding::warning(
-                    "no-replica",
-                    format!("{node}: a master without a working replica"),
-                    "if it fails, its locks are unavailable until it is back",
-                    "add a replica: redis-cli --cluster add-node … --cluster-slave",
-                ));
-            }
-            // Reported once: only a moving slot's source lists it like this.
-            if slots.iter().any(|slot| slot.contains("->-")) {
-                problems.push(finding::warning(
-                    "slots-moving",
-                    format!("{node}: slots are being moved to another node"),
-                    "until the move ends, no lock in these slots is granted; held locks stay held",
-                    "wait; if the move was aborted, run redis-cli --cluster fix",
-                ));
-            }
+fn problems(answer: &str) -> Vec<Finding> {
+    let mut problems = Vec::new();
+    let nodes = nodes(answer);
+    for fields in &nodes {
+        let (node, slots) = (fields[1].split(['@', ',']).next().unwrap_or("?"), &fields[8..]);
+        if !is_well(fields) {
+            problems.push(finding::warning(
+                "node-failing",
+                format!("{node}: other nodes of the Cluster can't reach it"),
+                "if it is a master, its locks are unavailable until a replica takes over, and the \
+                 latest locks may be lost; a replica can't take over",
+                "check that it runs; if it was removed permanently, run CLUSTER FORGET",
+            ));
+            continue;
         }
-        problems
+        let has_replica = || nodes.iter().any(|other| other[3] == fields[0] && is_well(other));
+        if !slots.is_empty() && has_flag(fields, "master") && !has_replica() {
+            problems.push(finding::warning(
+                "no-replica",
+                format!("{node}: a master without a working replica"),
+                "if it fails, its locks are unavailable until it is back",
+                "add a replica: redis-cli --cluster add-node … --cluster-slave",
+            ));
+        }
+        // Reported once: only a moving slot's source lists it like this.
+        if slots.iter().any(|slot| slot.contains("->-")) {
+            problems.push(finding::warning(
+                "slots-moving",
+                format!("{node}: slots are being moved to another node"),
+                "until the move ends, no lock in these slots is granted; held locks stay held",
+                "wait; if the move was aborted, run redis-cli --cluster fix",
+            ));
+        }
     }
+    problems
 }
 
 fn has_flag(fields: &[&str], wanted: &str) -> bool {
@@ -139,8 +136,7 @@ fn is_well(fields: &[&str]) -> bool {
 
 /// Returns the slots of the node that replied, including moving ones (`[7->-id]`).
 pub(super) fn own_slots(nodes: &str) -> Option<String> {
-    let nodes = Nodes::read(nodes);
-    nodes.0.iter().find(|node| has_flag(node, "myself")).map(|own| own[8..].join(" "))
+    self::nodes(nodes).iter().find(|node| has_flag(node, "myself")).map(|own| own[8..].join(" "))
 }
 
 pub(super) fn has_slots_on_the_move(own: &str) -> bool {
@@ -159,7 +155,7 @@ mod tests {
             c 10.0.0.3:1@2 slave,fail b 0 0 2 disconnected\n\
             d 10.0.0.4:1@2 slave a 0 0 1 connected\n\
             e 10.0.0.5:1@2 master - 0 0 3 connected\n";
-        let problems = Nodes::read(nodes).problems();
+        let problems = problems(nodes);
         let found: Vec<_> =
             problems.iter().map(|it| (it.code, it.what.split(": ").next())).collect();
         assert_eq!(

@@ -174,17 +174,6 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_that_moved_is_noted() {
-        let mut map = SlotMap::empty();
-        map.moved(7, &address("a", 1));
-        map.moved(8, &address("b", 1));
-        map.moved(7, &address("b", 1));
-        assert_eq!(map.owner(7), Some(&address("b", 1)));
-        assert_eq!(map.owner(8), Some(&address("b", 1)));
-        assert_eq!(map.owner(9), None);
-    }
-
-    #[test]
     fn redirections_are_read() {
         let asked = address("a", 1);
         let to = |named| Address::redirected(named, &asked);

@@ -24,8 +24,8 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::errors::{NodeErrors, error};
 use crate::fleet::Fleet;
-use crate::node::{No, Vote, Yes};
-use crate::node_vote::{NodeVote, Report, Verdict, VoteRequest};
+use crate::node::{No, Vote};
+use crate::node_vote::{Answer, NodeVote, Report, Verdict, VoteRequest};
 use crate::requests::Requests;
 use crate::token_states::Nodes;
 use tally::Votes;
@@ -74,23 +74,17 @@ fn exhausted() -> Error {
     )
 }
 
-#[derive(Debug)]
-enum Answer {
-    Yes { yes: Yes, noted: Fence, given_back: bool },
-    No(No),
-    Ended,
-    Unasked,
-    Failed(Error),
-}
-
 /// If a round is dropped, its requests continue in tasks.
 struct Round {
     request: Arc<VoteRequest>,
     node_votes: Requests<Report>,
     begun: Instant,
     limit: Duration,
+    /// A vote's fence is the one that the node has recorded.
     answers: Vec<Option<Answer>>,
     afterwards: NodeErrors,
+    /// Nodes on which the vote's release was tried.
+    release_tried: Nodes,
     given_back: Nodes,
     timed_out: bool,
     silent: Nodes,
@@ -130,6 +124,7 @@ impl Round {
             limit,
             answers: (0..nodes).map(|_| None).collect(),
             afterwards: NodeErrors::default(),
+            release_tried: Nodes::default(),
             given_back: Nodes::default(),
             timed_out: false,
             silent: not_waited_for(fleet),
@@ -164,29 +159,19 @@ impl Round {
 
     fn note(&mut self, at: usize, report: Report) {
         match report {
-            Report::Answered(vote) => {
-                let answer = match vote {
-                    Vote::Yes(yes) => Answer::Yes { yes, noted: yes.fence, given_back: false },
-                    Vote::No(no) => {
-                        if let Some(fence) = no.holder.as_ref().and_then(|holder| holder.fence) {
-                            self.request.fleet.names.record_fence(&self.request.claim.name, fence);
-                        }
-                        Answer::No(no)
-                    }
-                    Vote::Ended => Answer::Ended,
-                    Vote::WrongIncarnation => {
-                        Answer::Failed(Error::unavailable("it is another than it was"))
-                    }
-                };
+            Report::Answer(answer) => {
+                if let Answer::Vote(Vote::No(No { holder: Some(holder), .. })) = &answer
+                    && let Some(fence) = holder.fence
+                {
+                    self.request.fleet.names.record_fence(&self.request.claim.name, fence);
+                }
                 self.answers[at] = Some(answer);
             }
-            Report::Unasked => self.answers[at] = Some(Answer::Unasked),
-            Report::Failed(error) => self.answers[at] = Some(Answer::Failed(error)),
             Report::Noted(result) => {
-                let Some(Answer::Yes { noted, .. }) = &mut self.answers[at] else { return };
+                let Some(Answer::Vote(Vote::Yes(yes))) = &mut self.answers[at] else { return };
                 let Verdict::Note(fence) = *lock(&self.request.verdict) else { return };
                 match result {
-                    Ok(true) => *noted = fence,
+                    Ok(true) => yes.fence = fence,
                     Ok(false) => self.afterwards.push(
                         self.request.fleet.address(at),
                         Error::unavailable("it lost the claim before it had noted its fence"),
@@ -195,9 +180,7 @@ impl Round {
                 }
             }
             Report::GivenBack(taken) => {
-                if let Some(Answer::Yes { given_back, .. }) = &mut self.answers[at] {
-                    *given_back = true;
-                }
+                self.release_tried.add(at);
                 if taken {
                     self.given_back.add(at);
                 }
@@ -208,13 +191,12 @@ impl Round {
     /// Makes the nodes that voted record the highest fence. Returns this fence if a quorum does.
     async fn write_back(&mut self) -> Option<Fence> {
         let quorum = self.request.fleet.quorum;
-        let repeats = self.yes().filter(|(_, yes, _)| yes.repeated).count();
-        let counts = |yes: &Yes| yes.repeated || repeats < quorum;
-        let counted = self.yes().filter(|(_, yes, _)| counts(yes));
-        let highest = counted.map(|(.., noted)| noted).max()?;
+        let repeats = self.yes().filter(|(_, yes)| yes.repeated).count();
+        let counted = self.yes().filter(|(_, yes)| yes.repeated || repeats < quorum);
+        let highest = counted.map(|(_, yes)| yes.fence).max()?;
         self.decide(Verdict::Note(highest)).await;
         let until = Instant::now() + self.limit;
-        let noted = |round: &Self| round.yes().filter(|(.., noted)| *noted == highest).count();
+        let noted = |round: &Self| round.yes().filter(|(_, yes)| yes.fence == highest).count();
         let noting = async { while noted(self) < quorum && self.on_reply().await {} };
         let _ = timeout_at(until, noting).await;
         (noted(self) >= quorum).then_some(highest)
@@ -225,7 +207,7 @@ impl Round {
         fleet.names.decided(&claim.name, Some(fence));
         fleet.token_states.keep(claim.token, token_state, Some(fence), fleet.now(), claim.ttl);
         let mut granted = Granted::new(fence);
-        granted.valid = self.yes().filter_map(|(_, yes, _)| yes.valid).min();
+        granted.valid = self.yes().filter_map(|(_, yes)| yes.valid).min();
         self.decide(Verdict::Granted(fence)).await;
         granted
     }
@@ -238,14 +220,12 @@ impl Round {
         if self.is_a_repeat() {
             return self.decide(Verdict::Abandoned).await;
         }
-        self.request.token_state.leave(self.left_behind());
+        self.left_behind().iter().for_each(|at| self.request.token_state.leave_at(at));
         self.decide(Verdict::Failed).await;
         let until = Instant::now() + self.limit;
         let moment = Instant::now() + self.limit / 4;
         loop {
-            let owing = self
-                .answered()
-                .any(|(_, answer)| matches!(answer, Answer::Yes { given_back: false, .. }));
+            let owing = self.yes().any(|(at, _)| !self.release_tried.contains(at));
             let may_be_a_quorum = self.left_behind().count() >= self.request.fleet.quorum;
             let until = if owing || may_be_a_quorum {
                 until
@@ -263,7 +243,7 @@ impl Round {
     /// Returns the nodes on which the claim may hold the lock now or later.
     fn left_behind(&self) -> Nodes {
         let mut nodes = self.request.token_state.in_doubt();
-        self.yes().for_each(|(at, ..)| nodes.add(at));
+        self.yes().for_each(|(at, _)| nodes.add(at));
         self.given_back.iter().for_each(|at| nodes.remove(at));
         nodes
     }

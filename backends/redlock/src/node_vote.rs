@@ -27,11 +27,16 @@ pub(crate) enum Verdict {
 }
 
 #[derive(Debug)]
-pub(crate) enum Report {
-    Answered(Vote),
+pub(crate) enum Answer {
+    Vote(Vote),
     Unasked,
     /// The request failed. After an indeterminate error, the node may have voted.
     Failed(Error),
+}
+
+#[derive(Debug)]
+pub(crate) enum Report {
+    Answer(Answer),
     /// `true`: the fence was recorded. `false`: the token no longer holds on the node.
     Noted(Result<bool, Error>),
     /// `true`: the vote was released. `false`: its release is pending.
@@ -72,11 +77,11 @@ impl NodeVote {
         let Ok(mut node_lock) = timeout_at(*until, token_state.node_lock(self.at).lock()).await
         else {
             let busy = "it has not yet answered this client's last request";
-            return self.report(Report::Failed(Error::unavailable(busy)));
+            return self.answer(Answer::Failed(Error::unavailable(busy)));
         };
         if node_lock.is_closed {
             fleet.extend_pending_release(self.at, claim.token);
-            return self.report(Report::Answered(Vote::Ended));
+            return self.answer(Answer::Vote(Vote::Ended));
         }
         node_lock.is_closed = self.cast().await;
         if !node_lock.is_closed {
@@ -87,13 +92,13 @@ impl NodeVote {
     /// Returns the new `NodeLock::is_closed`.
     async fn cast(&mut self) -> bool {
         let asked = self.ask().await.unwrap_or_else(|error| {
-            self.report(Report::Failed(error));
+            self.answer(Answer::Failed(error));
             Asked::Unasked
         });
         match asked {
             Asked::Answered(incarnation, vote) => {
                 let yes = if let Vote::Yes(yes) = &vote { Some(*yes) } else { None };
-                self.report(Report::Answered(vote));
+                self.answer(Answer::Vote(vote));
                 let Some(yes) = yes else { return false };
                 let is_pending = self.after_yes(&incarnation, yes).await;
                 let may_be_noted = self.raise_is_unanswered && !self.is_held();
@@ -104,7 +109,7 @@ impl NodeVote {
             }
             Asked::Unasked => false,
             Asked::Silent(error) => {
-                self.report(Report::Failed(error));
+                self.answer(Answer::Failed(error));
                 match self.decided().await {
                     Verdict::Failed => {
                         self.give_back().await;
@@ -125,6 +130,10 @@ impl NodeVote {
             }
             Asked::GivenBack => true,
         }
+    }
+
+    fn answer(&self, answer: Answer) {
+        self.report(Report::Answer(answer));
     }
 
     fn report(&self, report: Report) {
@@ -154,7 +163,7 @@ impl NodeVote {
             // before it.
             let is_open = *lock(&self.request.verdict) == Verdict::Open;
             let Some(before) = is_open.then(|| token_state.send(self.at)).flatten() else {
-                self.report(Report::Unasked);
+                self.answer(Answer::Unasked);
                 return Ok(Asked::Unasked);
             };
             let asked = self.send(&incarnation).await;

@@ -62,12 +62,6 @@ pub(crate) struct NodeLock {
     pub(crate) is_closed: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum EarlierRequest {
-    Clear,
-    InDoubt,
-}
-
 impl TokenState {
     fn new(nodes: usize) -> Self {
         Self {
@@ -80,31 +74,27 @@ impl TokenState {
         &self.node_locks[at]
     }
 
-    /// Notes a request to the node. Returns `None` for a released token, because the release has
-    /// already chosen the nodes for tombstones.
-    pub(crate) fn send(&self, at: usize) -> Option<EarlierRequest> {
+    /// Notes a request to the node. Returns whether the node was in doubt before, or `None` for a
+    /// released token, because the release has already chosen the nodes for tombstones.
+    pub(crate) fn send(&self, at: usize) -> Option<bool> {
         let mut requests = lock(&self.requests);
         if requests.ended {
             return None;
         }
-        let in_doubt = requests.in_doubt.contains(at);
+        let was_in_doubt = requests.in_doubt.contains(at);
         requests.in_doubt.add(at);
-        Some(if in_doubt { EarlierRequest::InDoubt } else { EarlierRequest::Clear })
+        Some(was_in_doubt)
     }
 
     /// Notes that a request was answered, or certainly had no effect.
-    pub(crate) fn answered(&self, at: usize, before: EarlierRequest) {
-        if before == EarlierRequest::Clear {
+    pub(crate) fn answered(&self, at: usize, was_in_doubt: bool) {
+        if !was_in_doubt {
             lock(&self.requests).in_doubt.remove(at);
         }
     }
 
     pub(crate) fn in_doubt(&self) -> Nodes {
         lock(&self.requests).in_doubt
-    }
-
-    pub(crate) fn leave(&self, nodes: Nodes) {
-        nodes.iter().for_each(|at| self.leave_at(at));
     }
 
     pub(crate) fn leave_at(&self, at: usize) {
@@ -229,13 +219,12 @@ mod tests {
     #[test]
     fn an_old_doubt_is_not_cleared_by_a_new_answer() {
         let token_state = TokenState::new(3);
-        assert_eq!(token_state.send(1), Some(EarlierRequest::Clear));
-        let second = token_state.send(1);
-        assert_eq!(second, Some(EarlierRequest::InDoubt), "the first was never answered");
-        token_state.answered(1, EarlierRequest::InDoubt);
+        assert_eq!(token_state.send(1), Some(false));
+        assert_eq!(token_state.send(1), Some(true), "the first was never answered");
+        token_state.answered(1, true);
         assert!(token_state.in_doubt().contains(1));
-        assert_eq!(token_state.send(2), Some(EarlierRequest::Clear));
-        token_state.answered(2, EarlierRequest::Clear);
+        assert_eq!(token_state.send(2), Some(false));
+        token_state.answered(2, false);
         assert!(!token_state.in_doubt().contains(2));
     }
 

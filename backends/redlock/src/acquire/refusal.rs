@@ -9,7 +9,7 @@ use lockwright_core::{AcquireOutcome, Busy, Error, ErrorKind, Holder, Reason, Re
 use super::{Answer, Round};
 use crate::errors::{NodeErrors, error};
 use crate::fleet::silent;
-use crate::node::No;
+use crate::node::{No, Vote};
 
 const MOST_SPREAD: u32 = 32;
 
@@ -24,7 +24,8 @@ impl Round {
     pub(super) fn failed(mut self) -> Result<AcquireOutcome> {
         let (quorum, spare) = (self.request.fleet.quorum, self.request.fleet.spare());
         let (yes, no) = (self.yes().count(), self.no().count());
-        let ended = self.answered().filter(|(_, answer)| matches!(answer, Answer::Ended)).count();
+        let is_ended = |(_, answer): &(_, &Answer)| matches!(answer, Answer::Vote(Vote::Ended));
+        let ended = self.answered().filter(is_ended).count();
         let indeterminate = self.is_a_repeat() || self.left_behind().count() >= quorum;
         let errors = (0..self.answers.len()).filter(|at| self.has_failed(*at)).count();
         if !indeterminate && errors <= spare && self.afterwards.iter().next().is_none() {

@@ -3,7 +3,7 @@
 use lockwright_core::Fence;
 
 use super::{Answer, Round};
-use crate::node::{No, Yes};
+use crate::node::{No, Vote, Yes};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Votes {
@@ -17,16 +17,16 @@ impl Round {
         self.answers.iter().enumerate().filter_map(|(at, answer)| Some((at, answer.as_ref()?)))
     }
 
-    pub(super) fn yes(&self) -> impl Iterator<Item = (usize, &Yes, Fence)> {
+    pub(super) fn yes(&self) -> impl Iterator<Item = (usize, &Yes)> {
         self.answered().filter_map(|(at, answer)| match answer {
-            Answer::Yes { yes, noted, .. } => Some((at, yes, *noted)),
+            Answer::Vote(Vote::Yes(yes)) => Some((at, yes)),
             _ => None,
         })
     }
 
     pub(super) fn no(&self) -> impl Iterator<Item = &No> {
         self.answered().filter_map(|(_, answer)| match answer {
-            Answer::No(no) => Some(no),
+            Answer::Vote(Vote::No(no)) => Some(no),
             _ => None,
         })
     }
@@ -37,8 +37,8 @@ impl Round {
     }
 
     fn most_noted(&self) -> (usize, Option<Fence>) {
-        let votes_for = |fence| self.yes().filter(|(.., noted)| *noted == fence).count();
-        let counted = self.yes().map(|(.., noted)| (votes_for(noted), Some(noted)));
+        let votes_for = |fence| self.yes().filter(|(_, yes)| yes.fence == fence).count();
+        let counted = self.yes().map(|(_, yes)| (votes_for(yes.fence), Some(yes.fence)));
         counted.max().unwrap_or_default()
     }
 

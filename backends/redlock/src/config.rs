@@ -51,7 +51,9 @@ impl Config {
         let invalid = |problem: String| {
             Error::invalid_config(format!("{problem}; a URL is {FORM}")).with_backend(PROFILE_NAME)
         };
-        let nodes = strip_scheme(url)
+        let (_, nodes) = url
+            .split_once(':')
+            .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("redlock"))
             .ok_or_else(|| invalid("the URL doesn't begin with \"redlock:\"".to_owned()))?;
         let parts = split(nodes);
         let (last, query) = match parts.last().and_then(|last| last.split_once('?')) {
@@ -128,17 +130,11 @@ impl Config {
         };
         let nodes = self.nodes.into_iter().map(node).collect::<Result<Vec<_>>>()?;
         let redlock = Redlock::new(nodes, self.options)?;
-        if for_diagnosis {
-            return Ok(redlock);
+        if !for_diagnosis {
+            redlock.look_at_all().await?;
         }
-        redlock.look_at_all().await?;
         Ok(redlock)
     }
-}
-
-fn strip_scheme(url: &str) -> Option<&str> {
-    let (scheme, rest) = url.split_once(':')?;
-    scheme.eq_ignore_ascii_case("redlock").then_some(rest)
 }
 
 fn split(nodes: &str) -> Vec<&str> {

@@ -48,22 +48,18 @@ impl Fleet {
     /// Returns the node's incarnation for a request, after any check or admission that is due.
     pub(crate) async fn incarnation(&self, at: usize, until: Instant) -> Result<Arc<Incarnation>> {
         let membership = &self.memberships[at];
-        match membership.next(self.now()) {
-            Next::Ask(incarnation) => return Ok(incarnation),
-            Next::Skip(error) => return Err(error),
-            Next::Look | Next::Admit(_) => {}
+        if let Next::Known(incarnation) = membership.next(self.now()) {
+            return incarnation;
         }
         let looking = timeout_at(until, membership.looking.lock()).await;
         let _looking = looking.map_err(|_| status_unknown())?;
         match membership.next(self.now()) {
-            Next::Ask(incarnation) => return Ok(incarnation),
-            Next::Skip(error) => return Err(error),
+            Next::Known(incarnation) => return incarnation,
             Next::Look => self.look(at).await?,
             Next::Admit(seen) => self.admit(at, &seen).await?,
         }
         match membership.next(self.now()) {
-            Next::Ask(incarnation) => Ok(incarnation),
-            Next::Skip(error) => Err(error),
+            Next::Known(incarnation) => incarnation,
             Next::Look | Next::Admit(_) => Err(status_unknown()),
         }
     }

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lockwright_core::backend_util::lock;
-use lockwright_core::{BootInstant, Error, ErrorKind};
+use lockwright_core::{BootInstant, Error, ErrorKind, Result};
 
 use crate::errors::error;
 use crate::node::Incarnation;
@@ -58,10 +58,10 @@ enum State {
 
 #[derive(Debug)]
 pub(crate) enum Next {
-    Ask(Arc<Incarnation>),
+    /// The incarnation to ask, or why the node isn't asked.
+    Known(Result<Arc<Incarnation>>),
     Look,
     Admit(Arc<Incarnation>),
-    Skip(Error),
 }
 
 impl Membership {
@@ -81,16 +81,16 @@ impl Membership {
         match &lock(&self.state).state {
             State::Unknown => Next::Look,
             State::Failed { kind, why, at } if now < *at + LOOK_AGAIN => {
-                Next::Skip(Error::new(*kind, why.clone()))
+                Next::Known(Err(Error::new(*kind, why.clone())))
             }
             State::Failed { .. } => Next::Look,
-            State::Voting(incarnation) => Next::Ask(Arc::clone(incarnation)),
+            State::Voting(incarnation) => Next::Known(Ok(Arc::clone(incarnation))),
             State::Waiting { incarnation, until, .. } if now >= *until => {
                 Next::Admit(Arc::clone(incarnation))
             }
             State::Waiting { looked, .. } if now >= *looked + LOOK_AGAIN => Next::Look,
-            State::Waiting { until, .. } => Next::Skip(is_new(until.saturating_since(now))),
-            State::Refused(why) => Next::Skip(error(ErrorKind::InvalidConfig, why.clone())),
+            State::Waiting { until, .. } => Next::Known(Err(is_new(until.saturating_since(now)))),
+            State::Refused(why) => Next::Known(Err(error(ErrorKind::InvalidConfig, why.clone()))),
         }
     }
 
@@ -197,7 +197,7 @@ mod tests {
     }
 
     fn is_skipped(next: &Next) -> bool {
-        matches!(next, Next::Skip(_))
+        matches!(next, Next::Known(Err(_)))
     }
 
     #[test]

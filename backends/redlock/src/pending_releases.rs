@@ -77,30 +77,21 @@ impl Fleet {
     ) -> Result<ReleaseOutcome> {
         let answer = self.send_release(at, claim, release_mode).await;
         if answer.as_ref().is_err_and(Error::is_transient) {
-            let pending = token_state.map_or(release_mode, |_| ReleaseMode::Reconcile);
-            self.add_pending_release(at, claim, pending, token_state.cloned());
+            let release_mode = token_state.map_or(release_mode, |_| ReleaseMode::Reconcile);
+            let longest = match release_mode {
+                ReleaseMode::Plain => claim.ttl,
+                // The claim may be granted late, so its hold may not have begun.
+                ReleaseMode::Reconcile => self.options.largest_ttl,
+            };
+            let (claim, until) = (claim.clone(), self.now() + longest);
+            let token_state = token_state.cloned();
+            let mut releases_of_node = lock(&self.pending_releases.0[at]);
+            releases_of_node.add(PendingRelease { claim, release_mode, until, token_state });
+            if !std::mem::replace(&mut releases_of_node.is_retrying, true) {
+                self.runtime.spawn(retry(Arc::clone(self), at));
+            }
         }
         answer
-    }
-
-    fn add_pending_release(
-        self: &Arc<Self>,
-        at: usize,
-        claim: &Claim,
-        release_mode: ReleaseMode,
-        token_state: Option<Arc<TokenState>>,
-    ) {
-        let longest = match release_mode {
-            ReleaseMode::Plain => claim.ttl,
-            // The claim may be granted late, so its hold may not have begun.
-            ReleaseMode::Reconcile => self.options.largest_ttl,
-        };
-        let (claim, until) = (claim.clone(), self.now() + longest);
-        let mut releases_of_node = lock(&self.pending_releases.0[at]);
-        releases_of_node.add(PendingRelease { claim, release_mode, until, token_state });
-        if !std::mem::replace(&mut releases_of_node.is_retrying, true) {
-            self.runtime.spawn(retry(Arc::clone(self), at));
-        }
     }
 
     /// Retries the pending release for another largest TTL, because an earlier request may still

@@ -33,20 +33,16 @@ pub(crate) async fn release(
     });
     let mut count = Count::default();
     // Wait briefly for all nodes, so that a process that exits leaves no hold.
-    let all = async {
-        while let Some((at, answer)) = requests.next().await {
-            count.add(fleet.address(at), answer);
-        }
-    };
-    let _ = timeout_at(begun + node_timeout / 4, all).await;
-    let enough = async {
-        while !count.is_certain(fleet)
-            && let Some((at, answer)) = requests.next().await
-        {
-            count.add(fleet.address(at), answer);
-        }
-    };
-    let _ = timeout_at(begun + patience, enough).await;
+    for (limit, waits_for_all) in [(node_timeout / 4, true), (patience, false)] {
+        let counting = async {
+            while (waits_for_all || !count.is_certain(fleet))
+                && let Some((at, answer)) = requests.next().await
+            {
+                count.add(fleet.address(at), answer);
+            }
+        };
+        let _ = timeout_at(begun + limit, counting).await;
+    }
     match count.decided(fleet.quorum) {
         Some(ended) => {
             fleet.token_states.forget(claim.token);

@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout};
 use super::{Address, Cluster, SlotMap};
 use crate::connection::{command, dial};
 use crate::errors::{self, Effect, error};
-use crate::failure::Failure;
+use crate::failure;
 
 const ASKED: usize = 9;
 
@@ -39,11 +39,11 @@ impl Cluster {
         }
         match &*last {
             None => Ok(()),
-            Some(failure) => Err(error(failure.kind, failure.message.clone())),
+            Some(failure) => Err(failure::copied(failure)),
         }
     }
 
-    async fn ask_nodes(self: &Arc<Self>) -> Result<SlotMap, Failure> {
+    async fn ask_nodes(self: &Arc<Self>) -> Result<SlotMap> {
         let (map, mut known) = (self.map(), BTreeSet::new());
         let nodes = map.nodes().chain(&self.seeds).filter(|at| known.insert(*at)).cloned();
         let ask = |at| {
@@ -55,23 +55,23 @@ impl Cluster {
         ask_several(nodes.collect(), &self.shared.runtime, limit, ask).await
     }
 
-    async fn ask_one(&self, at: &Address) -> Result<SlotMap, Failure> {
+    async fn ask_one(&self, at: &Address) -> Result<SlotMap> {
         let slots = command(&["CLUSTER", "SLOTS"]);
         let link = lock(&self.links).get(at).cloned();
         let answer = match link.and_then(|link| Some((link.usable()?, link))) {
             Some((live, link)) => {
-                let answer = link.ask(&live, None, &slots, Effect::Reads).await;
-                answer.map_err(|error| failed(&error))?.map_err(|cause| refused(&cause, at))?
+                let answer = link.ask(&live, None, &slots, Effect::Reads).await?;
+                answer.map_err(|cause| refused(cause, at))?
             }
             None => self.ask_unknown_node(at, &slots).await?,
         };
         SlotMap::read(answer, at)
-            .ok_or_else(|| Failure::unavailable(format!("the node {at} lists no slots")))
+            .ok_or_else(|| Error::unavailable(format!("the node {at} lists no slots")))
     }
 
     /// Uses a temporary connection, because nodes without a `Link`, mostly replicas, get no other
     /// requests.
-    async fn ask_unknown_node(&self, at: &Address, question: &Cmd) -> Result<Value, Failure> {
+    async fn ask_unknown_node(&self, at: &Address, question: &Cmd) -> Result<Value> {
         let asking = async {
             let mut connection = dial(self.server_at(at), AsyncConnectionConfig::new()).await?;
             Ok(question.query_async(&mut connection).await)
@@ -79,28 +79,28 @@ impl Cluster {
         let limit = self.shared.config.connect_timeout;
         let shown = format!("{at}, a node of {},", self.shared.config.shown);
         match timeout(limit, asking).await {
-            Ok(Ok(answer)) => answer.map_err(|cause| refused(&cause, at)),
-            Ok(Err(cause)) => Err(Failure::of(&cause, &shown)),
-            Err(_) => Err(Failure::silence(&shown, limit)),
+            Ok(Ok(answer)) => answer.map_err(|cause| refused(cause, at)),
+            Ok(Err(cause)) => Err(failure::of(&cause, &shown)),
+            Err(_) => Err(failure::silence(&shown, limit)),
         }
     }
 }
 
 /// Asks several nodes at once. Until one answers, each failure starts the query of a further node,
 /// within the limit.
-async fn ask_several<F: Future<Output = Result<SlotMap, Failure>> + Send + 'static>(
+async fn ask_several<F: Future<Output = Result<SlotMap>> + Send + 'static>(
     nodes: Vec<Address>,
     runtime: &Handle,
     limit: Duration,
     ask: impl Fn(Address) -> F,
-) -> Result<SlotMap, Failure> {
+) -> Result<SlotMap> {
     let (begun, number) = (Instant::now(), nodes.len().min(ASKED));
     let (mut nodes, mut asking) = (nodes.into_iter(), JoinSet::new());
     for at in nodes.by_ref().take(ASKED) {
         asking.spawn_on(ask(at), runtime);
     }
     let mut views: Vec<(SlotMap, usize)> = Vec::new();
-    let mut failure: Option<Failure> = None;
+    let mut failure: Option<Error> = None;
     while let Some(end) = asking.join_next().await {
         match end {
             Ok(Ok(view)) => {
@@ -115,7 +115,7 @@ async fn ask_several<F: Future<Output = Result<SlotMap, Failure>> + Send + 'stat
                 }
             }
             Ok(Err(other)) => {
-                let says_less = other.kind == ErrorKind::Unavailable && failure.is_some();
+                let says_less = other.kind() == ErrorKind::Unavailable && failure.is_some();
                 failure = if says_less { failure } else { Some(other) };
                 if views.is_empty()
                     && begun.elapsed() < limit
@@ -131,35 +131,27 @@ async fn ask_several<F: Future<Output = Result<SlotMap, Failure>> + Send + 'stat
     views.reverse();
     match views.into_iter().max_by_key(|(_, votes)| *votes) {
         Some((view, _)) => Ok(view),
-        None => Err(failure
-            .unwrap_or_else(|| Failure::unavailable("no node of the Cluster could be asked"))),
+        None => {
+            Err(failure
+                .unwrap_or_else(|| Error::unavailable("no node of the Cluster could be asked")))
+        }
     }
 }
 
-fn failed(error: &Error) -> Failure {
-    Failure { kind: error.kind(), message: error.to_string() }
-}
-
-fn refused(cause: &redis::RedisError, at: &Address) -> Failure {
+fn refused(cause: redis::RedisError, at: &Address) -> Error {
     if cause.to_string().contains("cluster support disabled") {
-        return Failure {
-            kind: ErrorKind::InvalidConfig,
-            message: format!(
-                "{at} is no node of a Cluster but a single server; connect to it by redis: or \
-                 rediss:"
-            ),
-        };
+        return Error::invalid_config(format!(
+            "{at} is no node of a Cluster but a single server; connect to it by redis: or rediss:"
+        ));
     }
-    if let Some((ErrorKind::Denied, _)) = errors::refusal(cause) {
-        return Failure {
-            kind: ErrorKind::Denied,
-            message: format!(
-                "the user may not ask {at} who serves which slot; permit it: ACL SETUSER … \
-                 +cluster|slots +asking"
-            ),
-        };
+    if let Some((ErrorKind::Denied, _)) = errors::refusal(&cause) {
+        let problem = format!(
+            "the user may not ask {at} who serves which slot; permit it: ACL SETUSER … \
+             +cluster|slots +asking"
+        );
+        return error(ErrorKind::Denied, problem);
     }
-    failed(&errors::translate(cause.clone(), Effect::Reads))
+    errors::translate(cause, Effect::Reads)
 }
 
 #[cfg(test)]
@@ -172,7 +164,7 @@ mod tests {
             let ask = move |at: Address| async move {
                 let mut map = SlotMap::empty();
                 map.moved(7, &at);
-                if at.port < failing { Err(Failure::unavailable("silent")) } else { Ok(map) }
+                if at.port < failing { Err(Error::unavailable("silent")) } else { Ok(map) }
             };
             let nodes = (0..20).map(|port| Address { host: "a".to_owned(), port }).collect();
             let map = ask_several(nodes, &Handle::current(), limit, ask).await.ok()?;

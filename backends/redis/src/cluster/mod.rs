@@ -24,7 +24,6 @@ use tokio::time::{Instant, sleep};
 use crate::connection::{Link, Shared, command};
 use crate::doctor::permitted;
 use crate::errors::error;
-use crate::failure::Failure;
 use crate::scripts::Call;
 use crate::topology::{Topology, Whereabouts, moved_to};
 
@@ -42,7 +41,7 @@ pub(crate) struct Cluster {
     current: Arc<Current>,
     links: Mutex<HashMap<Address, Arc<Link>>>,
     /// Locked during a lookup. Contains the last failure.
-    looking: tokio::sync::Mutex<Option<Failure>>,
+    looking: tokio::sync::Mutex<Option<Error>>,
     looked: AtomicU64,
     will_look: AtomicBool,
 }

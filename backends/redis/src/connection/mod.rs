@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use lockwright_core::backend_util::lock;
-use lockwright_core::{ErrorKind, Result};
+use lockwright_core::{Error, ErrorKind, Result};
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{Cmd, Pipeline, RedisError, Value};
 use tokio::runtime::Handle;
@@ -25,7 +25,7 @@ use self::probe::Unanswered;
 
 use crate::config::Config;
 use crate::errors::{self, Effect, error};
-use crate::failure::Failure;
+use crate::failure;
 use crate::fast_path::CounterBound;
 use crate::scripts::{self, Call, What};
 use crate::sentinel::master::Sentinels;
@@ -59,7 +59,7 @@ pub(crate) struct Link {
     is_waiting: bool,
     current: Mutex<Option<Arc<Live>>>,
     /// Locked by the task that connects. Contains the last failure.
-    connecting: Arc<tokio::sync::Mutex<Failure>>,
+    connecting: Arc<tokio::sync::Mutex<Error>>,
     failures: AtomicU64,
     opened: AtomicU64,
     broken: UnboundedSender<()>,
@@ -106,7 +106,7 @@ impl Link {
             waiting,
             is_waiting,
             current: Mutex::new(None),
-            connecting: Arc::new(tokio::sync::Mutex::new(Failure::unavailable(""))),
+            connecting: Arc::new(tokio::sync::Mutex::new(Error::unavailable(""))),
             failures: AtomicU64::new(0),
             opened: AtomicU64::new(0),
             broken,
@@ -294,20 +294,18 @@ impl Link {
             let attempt = self.shared.runtime.spawn(async move {
                 let opened = link.open().await;
                 if let Err(failure) = &opened {
-                    last_failure.clone_from(failure);
+                    *last_failure = failure::copied(failure);
                     link.failures.fetch_add(1, Ordering::AcqRel);
                 }
                 opened
             });
             attempt.await.unwrap_or_else(|_| {
-                Err(Failure::unavailable("the runtime in which the client connected has ended"))
+                Err(Error::unavailable("the runtime in which the client connected has ended"))
             })
         } else {
-            Err(last_failure.clone())
+            Err(failure::copied(&last_failure))
         };
-        opened.map_err(|failure| {
-            error(failure.kind, failure.message).with_backend(self.shared.config.topology.backend())
-        })
+        opened.map_err(|failure| failure.with_backend(self.shared.config.topology.backend()))
     }
 }
 

@@ -2,15 +2,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use lockwright_core::Result;
 use lockwright_core::backend_util::lock;
+use lockwright_core::{Error, Result};
 use redis::aio::{MultiplexedConnection, SendError};
 use redis::{AsyncConnectionConfig, ConnectionInfo, PushInfo, PushKind, RedisResult};
 use tokio::time::timeout;
 
 use super::{Link, Live, Shared};
 use crate::config::Config;
-use crate::failure::Failure;
+use crate::failure;
 use crate::fast_path::CounterBound;
 use crate::sentinel;
 use crate::topology::{Topology, Whereabouts};
@@ -28,14 +28,14 @@ pub(crate) async fn dial(
 }
 
 impl Link {
-    pub(super) async fn open(self: &Arc<Self>) -> Result<Arc<Live>, Failure> {
+    pub(super) async fn open(self: &Arc<Self>) -> Result<Arc<Live>> {
         drop(lock(&self.current).take_if(|live| !live.alive.load(Ordering::Acquire)));
         let (live, elected) = match &self.to {
             Whereabouts::At(server) => {
                 let limit = self.shared.config.connect_timeout;
                 match timeout(limit, self.connect_to(server.as_ref().clone())).await {
                     Ok(end) => (end?, None),
-                    Err(_) => return Err(Failure::silence(&self.shown(server), limit)),
+                    Err(_) => return Err(failure::silence(&self.shown(server), limit)),
                 }
             }
             Whereabouts::Master => match self.sentinels() {
@@ -43,7 +43,7 @@ impl Link {
                     let (live, epoch) = sentinels.reach(|server| self.connect_to(server)).await?;
                     (live, Some(epoch))
                 }
-                None => return Err(Failure::unavailable("there are no Sentinels to ask")),
+                None => return Err(Error::unavailable("there are no Sentinels to ask")),
             },
         };
         let live = Arc::new(live);
@@ -52,7 +52,7 @@ impl Link {
         if elected.is_some_and(|epoch| self.election.load(Ordering::Acquire) > epoch) {
             self.mark_broken(&live.alive);
             let message = format!("{} isn't the master any more", live.server);
-            return Err(Failure::unavailable(message));
+            return Err(Error::unavailable(message));
         }
         // Wake-ups since the end of the last connection were lost. A separate task wakes the
         // waiters, because this task has locked `connecting`, which they may need.
@@ -63,7 +63,7 @@ impl Link {
         Ok(live)
     }
 
-    async fn connect_to(self: &Arc<Self>, server: ConnectionInfo) -> Result<Live, Failure> {
+    async fn connect_to(self: &Arc<Self>, server: ConnectionInfo) -> Result<Live> {
         let (shown, address) = (self.shown(&server), server.addr().to_string());
         let alive = Arc::new(AtomicBool::new(true));
         let settings = AsyncConnectionConfig::new()
@@ -96,7 +96,7 @@ impl Link {
             Ok((connection, CounterBound::new(time)))
         };
         let (mut connection, counter_bound) =
-            opening.await.map_err(|cause| Failure::of(&cause, &shown))?;
+            opening.await.map_err(|cause| failure::of(&cause, &shown))?;
         if matches!(self.to, Whereabouts::Master) {
             sentinel::master::must_be_master(&mut connection, &shown).await?;
         }

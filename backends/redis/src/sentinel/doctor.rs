@@ -17,7 +17,7 @@ pub(crate) async fn examine(config: &Config) -> Vec<Finding> {
     while let Some(Ok((address, answer))) = asked.join_next().await {
         match answer {
             Ok(master) => named.push((address, master)),
-            Err(failure) => findings.push(unusable(failure.message)),
+            Err(failure) => findings.push(unusable(failure.message().to_owned())),
         }
     }
     findings.extend(disagreement(&named));

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use lockwright_core::ErrorKind;
+use lockwright_core::{Error, ErrorKind, Result};
 use redis::aio::MultiplexedConnection;
 use redis::{
     AsyncConnectionConfig, ConnectionInfo, FromRedisValue, RedisError, RedisResult, Value,
@@ -15,8 +15,8 @@ use tokio::time::{sleep, timeout};
 use crate::cluster::Address;
 use crate::config::Config;
 use crate::connection::{command, dial};
-use crate::errors;
-use crate::failure::Failure;
+use crate::errors::{self, error};
+use crate::failure;
 use crate::topology::{Topology, moved_to};
 
 const ASKED_AGAIN: Duration = Duration::from_millis(250);
@@ -51,16 +51,18 @@ impl<'c> Sentinels<'c> {
 
     /// Connects to the master, with retries. `connect` must verify the server's role. Returns the
     /// connection and the epoch (number) of the master's election.
-    pub(crate) async fn reach<T, F: Future<Output = Result<T, Failure>>>(
+    pub(crate) async fn reach<T, F: Future<Output = Result<T>>>(
         self,
         connect: impl Fn(ConnectionInfo) -> F,
-    ) -> Result<(T, u64), Failure> {
+    ) -> Result<(T, u64)> {
         let mut last = None;
         let searching = async {
             loop {
                 match self.once(&connect).await {
                     // Until a failover is complete, Sentinels name the dead master.
-                    Err(failure) if failure.kind == ErrorKind::Unavailable => last = Some(failure),
+                    Err(failure) if failure.kind() == ErrorKind::Unavailable => {
+                        last = Some(failure)
+                    }
                     end => return end,
                 }
                 sleep(ASKED_AGAIN).await;
@@ -69,15 +71,15 @@ impl<'c> Sentinels<'c> {
         match timeout(self.limit, searching).await {
             Ok(end) => end,
             Err(_) => Err(last.unwrap_or_else(|| {
-                Failure::silence(&format!("the master {:?}", self.name), self.limit)
+                failure::silence(&format!("the master {:?}", self.name), self.limit)
             })),
         }
     }
 
-    async fn once<T, F: Future<Output = Result<T, Failure>>>(
+    async fn once<T, F: Future<Output = Result<T>>>(
         self,
         connect: impl Fn(ConnectionInfo) -> F,
-    ) -> Result<(T, u64), Failure> {
+    ) -> Result<(T, u64)> {
         let master = self.master().await?;
         tokio::select! {
             end = connect(moved_to(self.server, &master.at)) => {
@@ -97,12 +99,12 @@ impl<'c> Sentinels<'c> {
         }
     }
 
-    fn replaced(self, master: &Master) -> Failure {
+    fn replaced(self, master: &Master) -> Error {
         let (at, name) = (&master.at, self.name);
-        Failure::unavailable(format!("{at} isn't the master {name:?} any more"))
+        Error::unavailable(format!("{at} isn't the master {name:?} any more"))
     }
 
-    pub(crate) async fn master(self) -> Result<Master, Failure> {
+    pub(crate) async fn master(self) -> Result<Master> {
         let before = self.latest.load(Ordering::Acquire);
         let mut asked = self.ask_all();
         let (mut named, mut failures) = (Vec::new(), Vec::new());
@@ -118,7 +120,7 @@ impl<'c> Sentinels<'c> {
         }
         let has_majority = is_majority(&named, self.sentinels.len());
         let Some(master) = named.into_iter().max_by_key(|master| master.epoch) else {
-            return Err(unnamed(failures));
+            return Err(unnamed(&failures));
         };
         if record_election(self.latest, before, master.epoch, has_majority) {
             Ok(master)
@@ -127,7 +129,7 @@ impl<'c> Sentinels<'c> {
         }
     }
 
-    pub(super) fn ask_all(self) -> JoinSet<(String, Result<Master, Failure>)> {
+    pub(super) fn ask_all(self) -> JoinSet<(String, Result<Master>)> {
         let mut asked = JoinSet::new();
         // Keep half of the limit for a second query.
         let limit = self.limit / 2;
@@ -136,10 +138,10 @@ impl<'c> Sentinels<'c> {
             asked.spawn(async move {
                 let address = sentinel.addr().to_string();
                 let answer = match timeout(limit, ask(sentinel, &name)).await {
-                    Ok(answer) => answer.map_err(|cause| failure(&cause, &address, &name)),
+                    Ok(answer) => answer.map_err(|cause| unusable(&cause, &address, &name)),
                     Err(_) => {
                         let problem = format!("{address} did not answer within {limit:?}");
-                        Err(Failure::unavailable(problem))
+                        Err(Error::unavailable(problem))
                     }
                 };
                 (address, answer)
@@ -149,17 +151,17 @@ impl<'c> Sentinels<'c> {
     }
 }
 
-fn unnamed(failures: Vec<Failure>) -> Failure {
-    let kinds = failures.iter().map(|failure| failure.kind);
+fn unnamed(failures: &[Error]) -> Error {
+    let kinds = failures.iter().map(Error::kind);
     let kind = kinds.max_by_key(|kind| match kind {
         // Prefer this: a Sentinel without this master has accepted the login, so the name is wrong.
         ErrorKind::InvalidConfig => 2,
         ErrorKind::Unavailable => 0,
         _ => 1,
     });
-    let failures: Vec<String> = failures.into_iter().map(|failure| failure.message).collect();
-    let message = format!("no Sentinel names a master: {}", failures.join("; "));
-    Failure { kind: kind.unwrap_or(ErrorKind::Unavailable), message }
+    let messages: Vec<&str> = failures.iter().map(Error::message).collect();
+    let message = format!("no Sentinel names a master: {}", messages.join("; "));
+    error(kind.unwrap_or(ErrorKind::Unavailable), message)
 }
 
 fn is_majority(named: &[Master], sentinels: usize) -> bool {
@@ -206,25 +208,19 @@ async fn ask(sentinel: ConnectionInfo, name: &str) -> RedisResult<Master> {
     })
 }
 
-fn failure(cause: &RedisError, address: &str, name: &str) -> Failure {
+fn unusable(cause: &RedisError, address: &str, name: &str) -> Error {
     let words = errors::own_words(cause);
-    let denied = |what: &str| Failure {
-        kind: ErrorKind::Denied,
-        message: format!("the Sentinel at {address} {what}{words}"),
-    };
+    let denied =
+        |what: &str| error(ErrorKind::Denied, format!("the Sentinel at {address} {what}{words}"));
     let text = cause.to_string();
     match errors::refusal(cause) {
-        _ if text.contains("No such master") => Failure {
-            kind: ErrorKind::InvalidConfig,
-            message: format!(
-                "the Sentinel at {address} has no master {name:?}; use a name that SENTINEL \
-                 MASTERS shows"
-            ),
-        },
-        _ if text.contains("unknown command") => Failure {
-            kind: ErrorKind::InvalidConfig,
-            message: format!("{address} is a Redis server, not a Sentinel"),
-        },
+        _ if text.contains("No such master") => Error::invalid_config(format!(
+            "the Sentinel at {address} has no master {name:?}; use a name that SENTINEL MASTERS \
+             shows"
+        )),
+        _ if text.contains("unknown command") => {
+            Error::invalid_config(format!("{address} is a Redis server, not a Sentinel"))
+        }
         Some((ErrorKind::Denied, _)) if text.contains("NOAUTH") => {
             denied("requires a password; add it to the URL as sentinel_password")
         }
@@ -234,28 +230,28 @@ fn failure(cause: &RedisError, address: &str, name: &str) -> Failure {
         Some((ErrorKind::Denied, _)) => {
             denied("refuses the user name or password (sentinel_user, sentinel_password)")
         }
-        _ => Failure::of(cause, &format!("the Sentinel at {address}")),
+        _ => failure::of(cause, &format!("the Sentinel at {address}")),
     }
 }
 
 pub(crate) async fn must_be_master(
     connection: &mut MultiplexedConnection,
     shown: &str,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let role: RedisResult<Vec<Value>> = redis::cmd("ROLE").query_async(connection).await;
     match role {
         Ok(role) => match role.first() {
             Some(Value::BulkString(role)) if role == b"master" => Ok(()),
-            _ => Err(Failure::unavailable(format!("{shown} is a replica by now"))),
+            _ => Err(Error::unavailable(format!("{shown} is a replica by now"))),
         },
-        Err(cause) if cause.code() == Some("NOPERM") => Err(Failure {
-            kind: ErrorKind::Denied,
-            message: format!(
+        Err(cause) if cause.code() == Some("NOPERM") => Err(error(
+            ErrorKind::Denied,
+            format!(
                 "{shown}: the user may not run ROLE, which identifies a master; permit it: ACL \
                  SETUSER … +role"
             ),
-        }),
-        Err(cause) => Err(Failure::of(&cause, shown)),
+        )),
+        Err(cause) => Err(failure::of(&cause, shown)),
     }
 }
 

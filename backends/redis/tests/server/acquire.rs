@@ -4,11 +4,10 @@ use lockwright_core::{
     AcquireOutcome, Claim, DistributedLock, ErrorKind, Fence, Reason, ReleaseMode, Renew, Renewal,
     Token, Wait,
 };
-use lockwright_redis::Config;
 
 use crate::common::{
     FOR_EVER, busy, calls, claim, claim_for, connect, eventually, exists, fails, fails_with, grant,
-    not_held, patient, released, renewed, server_and_client, token_in, until, weak_user,
+    not_held, released, renewed, server_and_client, token_in, until, weak_user,
 };
 
 #[tokio::test]
@@ -302,34 +301,6 @@ async fn scripts_are_sent_again_after_the_server_forgot_them() {
     grant(&redis, &self::claim("b")).await;
     assert!(calls(&server, &["evalsha"]) > 0);
     assert_eq!(calls(&server, &["eval"]), 0);
-}
-
-#[tokio::test]
-async fn names_with_braces_and_prefixes_work_on_a_cluster_too() {
-    // Even a Cluster of one node rejects a request with keys of several slots.
-    let server = lockwright_testbed::Redis::options()
-        .set("cluster-enabled", "yes")
-        .set("cluster-require-full-coverage", "no")
-        .start()
-        .unwrap();
-    server.command::<()>(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]).unwrap();
-    let info = || server.command::<String>(&["CLUSTER", "INFO"]).unwrap();
-    until(|| info().contains("cluster_state:ok")).await;
-    for prefix in ["", "shop:", "{shop}", "sh}op{"] {
-        let config = patient(Config::new(&server.url()).unwrap()).key_prefix(prefix);
-        let redis = config.for_diagnosis().connect().await.unwrap();
-        for awkward in ["a", "{a}b", "a}b{c", "{}", "}{", "{", "a{b}c{d}", "Zürich {x} 🔒"] {
-            let claim = claim(awkward);
-            grant(&redis, &claim).await;
-            renewed(&redis, &claim).await;
-            let key = format!("{prefix}{awkward}");
-            let value: String = server.command(&["GET", &key]).unwrap();
-            assert_eq!(token_in(&value), claim.token.to_string());
-            assert_eq!(redis.inspect(&claim.name).await.unwrap().holders.len(), 1);
-            redis.release(&claim, ReleaseMode::Reconcile).await.unwrap();
-            assert_eq!(redis.inspect(&claim.name).await.unwrap().holders.len(), 0);
-        }
-    }
 }
 
 #[tokio::test]

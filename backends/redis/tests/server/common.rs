@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 pub(crate) use lockwright_conformance::test_helpers::*;
@@ -34,14 +35,19 @@ pub(crate) fn exists(server: &testbed::Redis, key: &str) -> bool {
     server.command(&["EXISTS", key]).unwrap()
 }
 
-pub(crate) fn calls(server: &testbed::Redis, commands: &[&str]) -> u64 {
+/// Returns how often each command was called.
+pub(crate) fn called(server: &testbed::Redis) -> BTreeMap<String, u64> {
     let stats: String = server.command(&["INFO", "commandstats"]).unwrap();
-    let calls = |line: &str| -> Option<u64> {
+    let called = stats.lines().filter_map(|line| {
         let (command, calls) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
-        commands.contains(&command).then_some(())?;
-        calls.split(',').next()?.parse().ok()
-    };
-    stats.lines().filter_map(calls).sum()
+        Some((command.to_owned(), calls.split(',').next()?.parse().ok()?))
+    });
+    called.collect()
+}
+
+pub(crate) fn calls(server: &testbed::Redis, commands: &[&str]) -> u64 {
+    let called = called(server);
+    commands.iter().filter_map(|command| called.get(*command)).sum()
 }
 
 /// Returns the URL with the new user's login.

@@ -111,32 +111,26 @@ async fn a_flushed_node_is_a_stranger() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_may_have_lost_writes_is_new() {
-    for fsync in [None, Some("everysec"), Some("always")] {
-        let options = testbed::Redis::options();
-        let logging = fsync.map(|fsync| options.clone().append_only(fsync));
-        let mut server = logging.unwrap_or(options).start().unwrap();
+    let options = testbed::Redis::options;
+    let always = || options().append_only("always");
+    // Redis loads its log as the default user. If this user has no rights, only the incarnation is
+    // restored, and must not vote.
+    let rightless = always().user("locks", "p@ss", "~* &* +@all").without_default_user();
+    for (case, options, keeps_data) in [
+        ("no log", options(), true),
+        ("everysec", options().append_only("everysec"), true),
+        ("emptied", always(), false),
+        ("log without rights", rightless, true),
+    ] {
+        let mut server = options.start().unwrap();
         let node = node(&server);
         let former = admitted(&node).await;
-        server.restart(fsync != Some("always")).unwrap();
+        yes(&node, &former, "x").await;
+        server.restart(keeps_data).unwrap();
         let new = looked(&node).await;
-        assert!(!new.votes && new.run != former.run, "{fsync:?}: {new:?}");
+        assert!(!new.votes && new.run != former.run, "{case}: {new:?}");
         is_a_stranger(&node, &former).await;
     }
-}
-
-/// Redis loads its log as the default user. If this user has no rights, only the incarnation is
-/// restored, and must not vote.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_loads_its_log_without_rights_is_new() {
-    let options = testbed::Redis::options().append_only("always");
-    let options = options.user("locks", "p@ss", "~* &* +@all").without_default_user();
-    let mut server = options.start().unwrap();
-    let node = node(&server);
-    let former = admitted(&node).await;
-    yes(&node, &former, "x").await;
-    server.restart(true).unwrap();
-    let new = looked(&node).await;
-    assert!(!new.votes && new.run != former.run, "{new:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -114,16 +114,21 @@ async fn sentinels_that_are_frozen_or_dead_cost_little() {
 
 #[tokio::test]
 async fn wrong_settings_of_sentinels_are_reported() {
-    let set = Sentinels::options().sentinel_password(SECRET).start().unwrap();
+    // Servers and Sentinels have different logins.
+    let (servers, other) = (testbed::Redis::options().password(SECRET), format!("other-{SECRET}"));
+    let set = Sentinels::options().servers(servers).sentinel_password(&other).start().unwrap();
     let url = set.url();
     let error = wrong(&url, ErrorKind::Denied, "sentinel_password").await;
     assert!(error.to_string().starts_with("redis-sentinel: "), "{error}");
-    wrong(&format!("{url}?sentinel_password=not-{SECRET}"), ErrorKind::Denied, "refuses").await;
-    wrong(&format!("{url}?sentinel_password={SECRET}&sentinel_user=nobody"), ErrorKind::Denied, "")
-        .await;
-    let url = format!("{url}?sentinel_password={SECRET}");
-    grant(&connect(&url).await, &claim("a")).await;
+    wrong(&format!("{url}?sentinel_password={SECRET}"), ErrorKind::Denied, "refuses").await;
+    let url = format!("{url}?sentinel_password={other}");
+    wrong(&format!("{url}&sentinel_user=nobody"), ErrorKind::Denied, "").await;
+    let redis = connect(&url).await;
+    assert!(!format!("{redis:?}").contains(SECRET), "{redis:?}");
+    grant(&redis, &claim("a")).await;
 
+    let wrong_login = url.replace(&format!(":{SECRET}@"), ":x@");
+    wrong(&wrong_login, ErrorKind::Denied, "the master of").await;
     wrong(&url.replace("/lockwright", "/mymaster"), ErrorKind::InvalidConfig, "\"mymaster\"").await;
 
     let ports = [testbed::port::free(), testbed::port::free()];
@@ -131,20 +136,8 @@ async fn wrong_settings_of_sentinels_are_reported() {
     for port in ports {
         assert!(error.to_string().contains(&format!(":{port} refuses connections")), "{error}");
     }
-    wrong(&set.url_through([set.servers[0].port()]), ErrorKind::InvalidConfig, "not a Sentinel")
-        .await;
-}
-
-#[tokio::test]
-async fn logins_of_servers_and_sentinels_are_distinct() {
-    let options = testbed::Redis::options().password(SECRET);
-    let sentinels = Sentinels::options().servers(options).sentinel_password("another");
-    let set = sentinels.start().unwrap();
-    let redis = connect(&format!("{}?sentinel_password=another", set.url())).await;
-    assert!(!format!("{redis:?}").contains(SECRET), "{redis:?}");
-    grant(&redis, &claim("a")).await;
-    let url = format!("{}?sentinel_password=another", set.url()).replace(SECRET, "x");
-    wrong(&url, ErrorKind::Denied, "the master of").await;
+    let server = testbed::Redis::start().unwrap();
+    wrong(&set.url_through([server.port()]), ErrorKind::InvalidConfig, "not a Sentinel").await;
 }
 
 #[tokio::test]

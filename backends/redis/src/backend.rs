@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use lockwright_core::backend_util::lock;
 use lockwright_core::{
     AcquireOutcome, BreakMode, BreakTarget, Broken, Busy, Claim, Cursor, DistributedLock, Error,
     ErrorKind, Events, Finding, Holder, Inspection, LockName, Mode, Page, Profile, Reason,
@@ -52,7 +53,7 @@ impl DistributedLock for Redis {
         let ended = self.end(claim, release_mode).await;
         if ended.is_ok() {
             // After its release, a token isn't claimed again, so `given_up` can forget it.
-            self.given_up.settled(claim.token);
+            lock(&self.given_up).remove(&claim.token);
         }
         ended.map_err(|error| self.named(error).with_name(&claim.name))
     }
@@ -219,7 +220,7 @@ impl Redis {
     }
 
     fn not_given_up(&self, token: Token) -> Result<()> {
-        if self.given_up.has(token) { Err(ended()) } else { Ok(()) }
+        if lock(&self.given_up).contains(&token) { Err(ended()) } else { Ok(()) }
     }
 
     /// Releases a grant that too few replicas acknowledged. If the server confirms the release, the
@@ -242,9 +243,9 @@ impl Redis {
 
     async fn give_back(&self, claim: &Claim, cause: Error, released: ErrorKind) -> Error {
         // If the release gets no reply, or this future is dropped, the token stays in `given_up`.
-        self.given_up.begin(claim.token);
+        lock(&self.given_up).insert(claim.token);
         let Ok(ended) = self.end(claim, ReleaseMode::Plain).await else { return cause };
-        self.given_up.settled(claim.token);
+        lock(&self.given_up).remove(&claim.token);
         match ended {
             ReleaseOutcome::Released => replicas::given_back(&cause, released),
             // After a failover, another server may have replied, so the grant may still exist.

@@ -27,7 +27,7 @@ const CONTENTION_PERIOD: Duration = Duration::from_secs(10);
 
 const MAX_COUNTER_AGE: Duration = Duration::from_secs(1);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct FastPath {
     clock: Clock,
     contended: RecentNames,
@@ -59,13 +59,6 @@ impl CounterBound {
             let bound = time + age.saturating_sub(MAX_COUNTER_AGE);
             bound.as_secs() * 1000 + u64::from(bound.subsec_millis()) + 1
         })
-    }
-}
-
-impl Default for FastPath {
-    fn default() -> Self {
-        let (clock, contended) = (Clock::boot(), RecentNames::default());
-        Self { clock, contended, identity: Mutex::default() }
     }
 }
 

@@ -123,15 +123,17 @@ mod tracking;
 mod url;
 mod wakeup;
 
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lockwright_core::{Fault, Faults, Fencing, Modes, Order, Profile, Result, Scope, WakeUp};
+use lockwright_core::{
+    Fault, Faults, Fencing, Modes, Order, Profile, Result, Scope, Token, WakeUp,
+};
 
 pub use config::Config;
 pub use redis;
 
-use replicas::GivenUp;
 use servers::Servers;
 use topology::Topology;
 
@@ -156,7 +158,8 @@ const FOREIGN_POLL: Duration = Duration::from_millis(100);
 pub struct Redis {
     servers: Arc<Servers>,
     profile: Profile,
-    given_up: GivenUp,
+    /// Tokens of grants with too few acknowledgements, until their release is confirmed.
+    given_up: Mutex<HashSet<Token>>,
 }
 
 impl Redis {
@@ -164,7 +167,7 @@ impl Redis {
         let config = servers.config();
         profile.answer_limit =
             config.replicas.is_none().then(|| config.connect_timeout + config.response_timeout);
-        Self { servers, profile, given_up: GivenUp::default() }
+        Self { servers, profile, given_up: Mutex::default() }
     }
 
     /// Connects to the server at `url` with the settings of [`Config::new`], and checks it.

@@ -255,8 +255,12 @@ impl RedisNode {
         Keys::new(&self.link.shared.config.key_prefix, name)
     }
 
-    fn counts(&self, live: &Arc<Live>, incarnation: &Incarnation) -> bool {
-        incarnation.votes && self.is_known(live, incarnation)
+    /// Returns the connection for a request, unless the node has another incarnation or doesn't
+    /// vote.
+    async fn voting(&self, incarnation: &Incarnation) -> Result<Option<Arc<Live>>> {
+        let live = self.link.live().await?;
+        let votes = incarnation.votes && self.is_known(&live, incarnation);
+        Ok(votes.then_some(live))
     }
 
     fn is_known(&self, live: &Arc<Live>, incarnation: &Incarnation) -> bool {
@@ -305,10 +309,9 @@ impl Node for RedisNode {
             ));
         }
         let keys = self.keys(&claim.name)?;
-        let live = self.link.live().await?;
-        if !self.counts(&live, incarnation) {
+        let Some(live) = self.voting(incarnation).await? else {
             return Ok(Vote::WrongIncarnation);
-        }
+        };
         let value = self.link.shared.wakeups.fast_path.hold_value(claim);
         let [ttl, life] =
             [claim.ttl, claim.ttl + IDLE_FENCE].map(|it| millis_rounded_up(it).to_string());
@@ -342,10 +345,7 @@ impl Node for RedisNode {
 
     async fn raise(&self, incarnation: &Incarnation, claim: &Claim, fence: Fence) -> Result<bool> {
         let keys = self.keys(&claim.name)?;
-        let live = self.link.live().await?;
-        if !self.counts(&live, incarnation) {
-            return Ok(false);
-        }
+        let Some(live) = self.voting(incarnation).await? else { return Ok(false) };
         let scripted = [keys.lock(), keys.fence(), &self.incarnation_key];
         let arguments = [
             &*claim.token.to_string(),
@@ -368,10 +368,7 @@ impl Node for RedisNode {
         incarnation: &Incarnation,
         holds: &[Renew<'_>],
     ) -> Result<Option<Vec<RenewalOutcome>>> {
-        let live = self.link.live().await?;
-        if !self.counts(&live, incarnation) {
-            return Ok(None);
-        }
+        let Some(live) = self.voting(incarnation).await? else { return Ok(None) };
         let batch = Batch::new(&self.link.shared.config.key_prefix, holds)?;
         let mut keys = batch.keys();
         keys.push(&self.incarnation_key);

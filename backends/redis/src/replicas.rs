@@ -4,13 +4,11 @@
 //! acknowledge a grant, the client releases it. Until the server confirms this release, the client
 //! rejects new claims with the same token, because the release could end a new grant.
 
-use std::collections::HashSet;
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
-use lockwright_core::backend_util::lock;
-use lockwright_core::{Error, ErrorKind, Result, Token};
+use lockwright_core::{Error, ErrorKind, Result};
 use redis::{Cmd, RedisError, Value};
 
 use crate::acquire::millis_rounded_up;
@@ -34,13 +32,11 @@ impl Replicas {
 
 /// An error's source: too few replicas acknowledged the script's writes.
 #[derive(Debug)]
-struct TooFew {
-    message: String,
-}
+struct TooFew(String);
 
 impl fmt::Display for TooFew {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
+        f.write_str(&self.0)
     }
 }
 
@@ -53,24 +49,6 @@ pub(crate) fn are_too_few(error: &Error) -> bool {
 pub(crate) fn given_back(cause: &Error, kind: ErrorKind) -> Error {
     let message = std::error::Error::source(cause).map(ToString::to_string).unwrap_or_default();
     error(kind, format!("{message}; the lock was given back"))
-}
-
-/// Tokens of grants with too few acknowledgements, until their release is confirmed.
-#[derive(Debug, Default)]
-pub(crate) struct GivenUp(Mutex<HashSet<Token>>);
-
-impl GivenUp {
-    pub(crate) fn begin(&self, token: Token) {
-        lock(&self.0).insert(token);
-    }
-
-    pub(crate) fn settled(&self, token: Token) {
-        lock(&self.0).remove(&token);
-    }
-
-    pub(crate) fn has(&self, token: Token) -> bool {
-        lock(&self.0).contains(&token)
-    }
 }
 
 impl Link {
@@ -105,8 +83,7 @@ impl Link {
             tracing::debug!(%message, "redis: a renewal that replicas may lack");
             return Ok(Ok(unsure(answer)));
         }
-        let refused = error(ErrorKind::Indeterminate, &*message);
-        Err(refused.with_source(TooFew { message }))
+        Err(error(ErrorKind::Indeterminate, &*message).with_source(TooFew(message)))
     }
 }
 

@@ -27,8 +27,9 @@ impl Servers {
         let to = match &shared.config.topology {
             Topology::One(server) => Whereabouts::at(server.clone()),
             Topology::Sentinel { .. } => Whereabouts::Master,
-            Topology::Cluster { .. } => {
-                return Cluster::connect(shared).await.map(Self::Cluster);
+            Topology::Cluster { seeds } => {
+                let cluster = Cluster::connect(Arc::clone(&shared), seeds).await;
+                return cluster.map(Self::Cluster);
             }
         };
         Link::connect(shared, to).await.map(Self::One)

@@ -25,7 +25,7 @@ use crate::connection::{Link, Shared, command};
 use crate::doctor::permitted;
 use crate::errors::error;
 use crate::scripts::Call;
-use crate::topology::{Topology, Whereabouts, moved_to};
+use crate::topology::{Whereabouts, moved_to};
 
 use doctor::{has_slots_on_the_move, own_slots};
 
@@ -63,14 +63,12 @@ impl Placement {
 }
 
 impl Cluster {
-    pub(crate) async fn connect(shared: Arc<Shared>) -> Result<Arc<Self>> {
-        let seeds = match &shared.config.topology {
-            Topology::Cluster { seeds } => seeds.as_slice(),
-            _ => &[],
-        };
-        let Some(server) = seeds.first().cloned() else {
-            return Err(error(ErrorKind::InvalidConfig, "no node of the Cluster is named"));
-        };
+    /// `seeds` isn't empty.
+    pub(crate) async fn connect(
+        shared: Arc<Shared>,
+        seeds: &[ConnectionInfo],
+    ) -> Result<Arc<Self>> {
+        let server = seeds[0].clone();
         let seeds = seeds.iter().filter_map(|seed| Address::of(seed.addr())).collect();
         let current = Arc::new(Current(Mutex::new(Arc::new(SlotMap::empty()))));
         shared.wakeups.route(Arc::clone(&current));

@@ -5,8 +5,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use lockwright_core::{
-    AcquireOutcome, DistributedLock, ErrorKind, Fault, ReleaseMode, Renew, Renewal, RenewalOutcome,
-    Severity, Wait,
+    AcquireOutcome, Claim, DistributedLock, ErrorKind, Fault, ReleaseMode, Renew, Renewal,
+    RenewalOutcome, Severity, Wait,
 };
 use lockwright_redis::{Config, Redis};
 use lockwright_testbed::{self as testbed, Cluster};
@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use crate::common::{
     LIMIT, QUICK, busy, claim, claim_for, connect, eventually, exists, fails, fails_with, grant,
-    impatient, name, patient, released, renewed, token_in,
+    impatient, name, patient, released, renewed, token_in, until,
 };
 
 pub(crate) fn names_of_all_masters(cluster: &Cluster) -> [String; 3] {
@@ -25,15 +25,18 @@ pub(crate) fn names_of_all_masters(cluster: &Cluster) -> [String; 3] {
     })
 }
 
-async fn replicated(cluster: &Cluster, master: usize, key: &str, token: &str) {
+/// Returns the token of the hold on the master's replica.
+pub(crate) fn token_on_replica(cluster: &Cluster, master: usize, key: &str) -> Option<String> {
     let replica = &cluster.nodes[cluster.replica_of(master).unwrap()];
-    eventually(|| async {
-        let mut connection = replica.connection().unwrap();
-        redis::cmd("READONLY").exec(&mut connection).unwrap();
-        let value: Option<String> = redis::cmd("GET").arg(key).query(&mut connection).unwrap();
-        (value.as_deref().map(token_in) == Some(token)).then_some(())
-    })
-    .await;
+    let mut connection = replica.connection().unwrap();
+    redis::cmd("READONLY").exec(&mut connection).unwrap();
+    let value: Option<String> = redis::cmd("GET").arg(key).query(&mut connection).unwrap();
+    value.map(|value| token_in(&value).to_owned())
+}
+
+async fn replicated(cluster: &Cluster, master: usize, held: &Claim) {
+    let token = held.token.to_string();
+    until(|| token_on_replica(cluster, master, held.name.as_str()).as_ref() == Some(&token)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -128,7 +131,7 @@ async fn a_master_that_dies_takes_no_others_with_it_and_its_replica_goes_on() {
     for claim in &claims {
         fences.push(grant(&redis, claim).await.fence);
     }
-    replicated(&cluster, 0, &names[0], &claims[0].token.to_string()).await;
+    replicated(&cluster, 0, &claims[0]).await;
     cluster.nodes[0].kill();
     let batch: Vec<_> = claims.iter().map(Renew::of).collect();
     let renewals = redis.renew(&batch).await.unwrap();
@@ -209,7 +212,7 @@ async fn a_frozen_master_is_noticed_and_not_trusted_when_it_thaws() {
     let config = Config::new(&cluster.url()).unwrap().connect_timeout(20 * LIMIT);
     let hasty = config.connect().await.unwrap();
     busy(&hasty, &claim(&name), Wait::No).await;
-    replicated(&cluster, 0, &name, &held.token.to_string()).await;
+    replicated(&cluster, 0, &held).await;
 
     cluster.nodes[0].freeze();
     let begun = Instant::now();

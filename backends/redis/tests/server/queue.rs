@@ -186,22 +186,6 @@ async fn waiters_are_not_overtaken() {
 }
 
 #[tokio::test]
-async fn a_limit_ends_a_waiters_place_too() {
-    let (server, redis) = server_and_client().await;
-    let held = claim("a");
-    grant(&redis, &held).await;
-    let limit = Clock::boot().now() + Duration::from_millis(200);
-    busy(&redis, &claim("a"), Wait::Until(limit)).await;
-    assert_eq!(redis.inspect(&name("a")).await.unwrap().waiters, Some(1));
-    eventually(|| async {
-        (redis.inspect(&name("a")).await.unwrap().waiters == Some(0)).then_some(())
-    })
-    .await;
-    redis.release(&held, ReleaseMode::Plain).await.unwrap();
-    assert_eq!(server.command::<i64>(&["EXISTS", "a"]).unwrap(), 0, "offered to nobody");
-}
-
-#[tokio::test]
 async fn dead_waiters_of_a_held_lock_are_removed() {
     let (server, redis) = server_and_client().await;
     let mut told = events(&redis);
@@ -280,7 +264,8 @@ async fn release_counts_the_permits_once() {
 #[tokio::test]
 async fn a_place_outlives_the_limit_a_little() {
     let (server, redis) = server_and_client().await;
-    grant(&redis, &claim("a")).await;
+    let held = claim("a");
+    grant(&redis, &held).await;
     let (waits, limit) = (claim("a"), Duration::from_millis(200));
     busy(&redis, &waits, FOR_EVER).await;
     let (seconds, micros) = server.command::<(u64, u64)>(&["TIME"]).unwrap();
@@ -295,6 +280,11 @@ async fn a_place_outlives_the_limit_a_little() {
     // the client's.
     let least = asked + limit + OFFER - Duration::from_millis(2);
     assert!(live >= least, "{live:?} is before {least:?}");
+    let waiters = async || redis.inspect(&name("a")).await.unwrap().waiters;
+    assert_eq!(waiters().await, Some(1));
+    eventually(async || (waiters().await == Some(0)).then_some(())).await;
+    redis.release(&held, ReleaseMode::Plain).await.unwrap();
+    assert!(!exists(&server, "a"), "offered to nobody");
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@ use lockwright_core::{
 use lockwright_redis::{Config, Redis};
 use lockwright_testbed::{self as testbed, Proxy};
 
+use crate::cluster::token_on_replica;
 use crate::common::{
     LIMIT, busy, calls, claim, eventually, exists, fails, fails_with, grant, name, patient,
     released, renewed, token_in, until, user,
@@ -328,12 +329,7 @@ async fn each_node_of_a_cluster_waits_for_its_own_replicas() {
         let claim = claim(&format!("lock {i}"));
         grant(&redis, &claim).await;
         let master = cluster.master_of(claim.name.as_str()).unwrap();
-        let replica = &cluster.nodes[cluster.replica_of(master).unwrap()];
-        let mut connection = replica.connection().unwrap();
-        redis::cmd("READONLY").exec(&mut connection).unwrap();
-        let there: Option<String> =
-            redis::cmd("GET").arg(claim.name.as_str()).query(&mut connection).unwrap();
-        let token = claim.token.to_string();
-        assert_eq!(token_in(&there.unwrap()), token, "nobody waited for it since");
+        let there = token_on_replica(&cluster, master, claim.name.as_str());
+        assert_eq!(there, Some(claim.token.to_string()), "nobody waited for it since");
     }
 }

@@ -3,8 +3,8 @@ use std::time::Duration;
 use lockwright_core::backend_util::lock;
 use lockwright_core::{
     AcquireOutcome, BreakMode, BreakTarget, Broken, Busy, Claim, Cursor, DistributedLock, Error,
-    ErrorKind, Events, Finding, Holder, Inspection, LockName, Mode, Page, Profile, Reason,
-    ReleaseMode, ReleaseOutcome, Renew, Renewal, Result, Token, Wait, async_trait,
+    ErrorKind, Events, Finding, Inspection, LockName, Mode, Page, Profile, Reason, ReleaseMode,
+    ReleaseOutcome, Renew, Renewal, Result, Token, Wait, async_trait,
 };
 use redis::Value;
 
@@ -208,14 +208,12 @@ impl Redis {
     }
 
     async fn listen_for(&self, keys: &Keys, busy: &mut Busy) {
+        let Some(holder) = &busy.holder else { return };
         // With zero time left, the lock is free, but no offer has reached the first waiter.
-        let is_foreign =
-            |holder: &&Holder| holder.token.is_none() && holder.remaining != Some(Duration::ZERO);
-        let Some(holder) = busy.holder.as_deref().filter(is_foreign) else { return };
-        match tracking::listen_for(&self.servers, keys.lock()).await {
-            Some(true) => busy.retry_after = holder.remaining,
-            Some(false) => busy.retry_after = Some(Duration::ZERO),
-            None => {}
+        let is_foreign = holder.token.is_none() && holder.remaining != Some(Duration::ZERO);
+        if is_foreign && let Some(is_held) = tracking::listen_for(&self.servers, keys.lock()).await
+        {
+            busy.retry_after = if is_held { holder.remaining } else { Some(Duration::ZERO) };
         }
     }
 
@@ -301,10 +299,10 @@ impl Redis {
         how: BreakMode,
         note: &str,
     ) -> Result<Broken> {
-        if seen != BreakTarget::Any {
-            return self.break_one(name, seen, how, note).await;
-        }
-        let holders = self.inspect(name).await?.holders;
+        let holders = match seen {
+            BreakTarget::Any => self.inspect(name).await?.holders,
+            BreakTarget::Token(_) => Vec::new(),
+        };
         if holders.iter().all(|holder| holder.mode == Mode::Exclusive) {
             return self.break_one(name, seen, how, note).await;
         }

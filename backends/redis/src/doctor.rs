@@ -97,13 +97,10 @@ impl Server {
 
 pub(crate) async fn examine(servers: &Servers) -> Result<Vec<Finding>> {
     let mut findings = match servers {
-        Servers::One(link) => {
-            let mut findings = examine_one(link).await?;
-            findings.extend(sentinel::doctor::examine(&link.shared.config).await);
-            findings
-        }
+        Servers::One(link) => examine_one(link).await?,
         Servers::Cluster(cluster) => cluster::doctor::examine(cluster).await?,
     };
+    findings.extend(sentinel::doctor::examine(servers.config()).await);
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     Ok(findings)
 }
@@ -268,16 +265,11 @@ async fn clock(link: &Arc<Link>) -> Result<Option<Finding>> {
     let before = SystemTime::now();
     let Some(answer) = permitted(link.read(&redis::cmd("TIME")).await)? else { return Ok(None) };
     let after = SystemTime::now();
-    let (seconds, micros): (u64, u32) = read(answer)?;
-    let server = SystemTime::UNIX_EPOCH
-        + Duration::from_secs(seconds)
-        + Duration::from_micros(u64::from(micros));
-    let off = match (before.duration_since(server), server.duration_since(after)) {
-        (Ok(behind), _) => behind,
-        (_, Ok(ahead)) => ahead,
-        _ => Duration::ZERO,
-    };
-    Ok(clock_is_off(off))
+    let (seconds, micros): (u64, u64) = read(answer)?;
+    let since = Duration::from_secs(seconds) + Duration::from_micros(micros);
+    let server = SystemTime::UNIX_EPOCH + since;
+    let off = before.duration_since(server).or(server.duration_since(after));
+    Ok(clock_is_off(off.unwrap_or_default()))
 }
 
 fn clock_is_off(off: Duration) -> Option<Finding> {
@@ -315,14 +307,13 @@ pub(crate) fn permitted(answer: Result<Value>) -> Result<Option<Value>> {
     match answer {
         Ok(answer) => Ok(Some(answer)),
         // Some hosted services lack CONFIG instead of denying it.
-        Err(error) if error.kind() == ErrorKind::Denied || is_unknown_command(&error) => Ok(None),
-        Err(error) => Err(error),
+        Err(error) if error.kind() == ErrorKind::Denied => Ok(None),
+        Err(error) => {
+            let cause = std::error::Error::source(&error).map(ToString::to_string);
+            let is_unknown = cause.is_some_and(|it| it.to_lowercase().contains("unknown command"));
+            if is_unknown { Ok(None) } else { Err(error) }
+        }
     }
-}
-
-fn is_unknown_command(error: &lockwright_core::Error) -> bool {
-    let cause = std::error::Error::source(error);
-    cause.is_some_and(|cause| cause.to_string().to_lowercase().contains("unknown command"))
 }
 
 fn facts_of_info(answer: Value) -> Result<Facts> {

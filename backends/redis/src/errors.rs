@@ -136,10 +136,8 @@ pub(crate) fn refusal(cause: &RedisError) -> Option<(ErrorKind, &'static str)> {
     find(code).or_else(|| {
         let detail = cause.detail().filter(|_| code == "ERR")?;
         // From Redis 7.0 on, a denial inside a script has only the code `ERR`.
-        if ["The user executing the script can't", "ACL failure in script"]
-            .iter()
-            .any(|denial| detail.contains(denial))
-        {
+        let denials = ["The user executing the script can't", "ACL failure in script"];
+        if denials.iter().any(|denial| detail.contains(denial)) {
             return find("NOPERM");
         }
         detail.split([' ', '-', ':']).find_map(find)

@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use lockwright_core::{Cursor, LockName, Page, Result};
+use lockwright_core::{Cursor, Inspection, LockName, Page, Result};
 use redis::Value;
 
 use crate::answer::read;
@@ -54,8 +54,8 @@ pub(crate) async fn page(servers: &Servers, prefix: &str, from: Option<Cursor>) 
     let mut page = Page { names: Vec::with_capacity(names.len()), next };
     for some in names.chunks(INSPECTED_AT_ONCE) {
         let found = servers.inspect_all(some).await?.into_iter().flatten();
-        page.names
-            .extend(found.filter(|it| it.holders.iter().any(|holder| holder.token.is_some())));
+        let is_held = |it: &Inspection| it.holders.iter().any(|holder| holder.token.is_some());
+        page.names.extend(found.filter(is_held));
     }
     Ok(page)
 }

@@ -15,24 +15,17 @@ pub(crate) fn secured(
 ) -> Result<Vec<ConnectionInfo>, String> {
     // The client library panics without a crypto provider.
     tls::choose_provider();
-    let certificates = TlsCertificates {
-        client_tls: match &files.client {
-            Some((certificate, key)) => Some(ClientTlsConfig {
-                client_cert: pem("cert", certificate, "CERTIFICATE")?,
-                client_key: pem("key", key, "PRIVATE KEY")?,
-            }),
-            None => None,
-        },
-        root_cert: match &files.authority {
-            Some(authority) => Some(pem("ca", authority, "CERTIFICATE")?),
-            None => None,
-        },
-    };
+    let mut certificates = TlsCertificates { client_tls: None, root_cert: None };
+    if let Some((certificate, key)) = &files.client {
+        let client_cert = pem("cert", certificate, "CERTIFICATE")?;
+        let client_key = pem("key", key, "PRIVATE KEY")?;
+        certificates.client_tls = Some(ClientTlsConfig { client_cert, client_key });
+    }
+    if let Some(authority) = &files.authority {
+        certificates.root_cert = Some(pem("ca", authority, "CERTIFICATE")?);
+    }
     let secure = |server: ConnectionInfo| {
-        let (host, port) = match server.addr() {
-            ConnectionAddr::Tcp(host, port) => (host.clone(), *port),
-            _ => return Ok(server),
-        };
+        let ConnectionAddr::Tcp(host, port) = server.addr().clone() else { return Ok(server) };
         let address = ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None };
         redis::Client::build_with_tls(server.set_addr(address), certificates.clone())
             .map(|client| client.get_connection_info().clone())

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use lockwright_core::backend_util::lock;
 use lockwright_core::{Error, ErrorKind, Result};
-use redis::{AsyncConnectionConfig, Cmd, Value};
+use redis::{AsyncConnectionConfig, Cmd, RedisError, Value};
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
@@ -59,19 +59,21 @@ impl Cluster {
         let slots = command(&["CLUSTER", "SLOTS"]);
         let link = lock(&self.links).get(at).cloned();
         let answer = match link.and_then(|link| Some((link.usable()?, link))) {
-            Some((live, link)) => {
-                let answer = link.ask(&live, None, &slots, Effect::Reads).await?;
-                answer.map_err(|cause| refused(cause, at))?
-            }
+            Some((live, link)) => link.ask(&live, None, &slots, Effect::Reads).await?,
             None => self.ask_unknown_node(at, &slots).await?,
         };
+        let answer = answer.map_err(|cause| refused(cause, at))?;
         SlotMap::read(answer, at)
             .ok_or_else(|| Error::unavailable(format!("the node {at} lists no slots")))
     }
 
     /// Uses a temporary connection, because nodes without a `Link`, mostly replicas, get no other
     /// requests.
-    async fn ask_unknown_node(&self, at: &Address, question: &Cmd) -> Result<Value> {
+    async fn ask_unknown_node(
+        &self,
+        at: &Address,
+        question: &Cmd,
+    ) -> Result<Result<Value, RedisError>> {
         let asking = async {
             let mut connection = dial(self.server_at(at), AsyncConnectionConfig::new()).await?;
             Ok(question.query_async(&mut connection).await)
@@ -79,8 +81,7 @@ impl Cluster {
         let limit = self.shared.config.connect_timeout;
         let shown = format!("{at}, a node of {},", self.shared.config.shown);
         match timeout(limit, asking).await {
-            Ok(Ok(answer)) => answer.map_err(|cause| refused(cause, at)),
-            Ok(Err(cause)) => Err(failure::of(&cause, &shown)),
+            Ok(answer) => answer.map_err(|cause| failure::of(&cause, &shown)),
             Err(_) => Err(failure::silence(&shown, limit)),
         }
     }
@@ -127,18 +128,14 @@ async fn ask_several<F: Future<Output = Result<SlotMap>> + Send + 'static>(
             Err(_) => {}
         }
     }
-    // Makes `max_by_key` prefer the first of equally frequent maps.
-    views.reverse();
-    match views.into_iter().max_by_key(|(_, votes)| *votes) {
-        Some((view, _)) => Ok(view),
-        None => {
-            Err(failure
-                .unwrap_or_else(|| Error::unavailable("no node of the Cluster could be asked")))
-        }
-    }
+    // `rev` makes `max_by_key` prefer the first of equally frequent maps.
+    let view = views.into_iter().rev().max_by_key(|(_, votes)| *votes);
+    view.map(|(view, _)| view).ok_or_else(|| {
+        failure.unwrap_or_else(|| Error::unavailable("no node of the Cluster could be asked"))
+    })
 }
 
-fn refused(cause: redis::RedisError, at: &Address) -> Error {
+fn refused(cause: RedisError, at: &Address) -> Error {
     if cause.to_string().contains("cluster support disabled") {
         return Error::invalid_config(format!(
             "{at} is no node of a Cluster but a single server; connect to it by redis: or rediss:"

@@ -139,7 +139,7 @@ impl Round {
             return votes;
         }
         self.timed_out = true;
-        self.awaited().for_each(|at| self.request.fleet.memberships[at].mark_unresponsive());
+        self.awaited().for_each(|at| self.request.fleet.memberships[at].responds(false));
         self.decided().unwrap_or(Votes::TooFew)
     }
 

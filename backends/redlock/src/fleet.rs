@@ -78,7 +78,7 @@ impl Fleet {
         let (now, membership) = (self.now(), &self.memberships[at]);
         match shown.and_then(|incarnation| self.of_this_fleet(incarnation)) {
             Ok(incarnation) => {
-                membership.mark_alive();
+                membership.responds(true);
                 // Nodes join one at a time, so that a server with two addresses gets one vote.
                 let _joining = lock(&self.joining);
                 match self.why_refused(at, &incarnation) {

@@ -65,12 +65,8 @@ pub(crate) enum Next {
 }
 
 impl Membership {
-    pub(crate) fn mark_unresponsive(&self) {
-        self.is_unresponsive.store(true, Ordering::Relaxed);
-    }
-
-    pub(crate) fn mark_alive(&self) {
-        self.is_unresponsive.store(false, Ordering::Relaxed);
+    pub(crate) fn responds(&self, does: bool) {
+        self.is_unresponsive.store(!does, Ordering::Relaxed);
     }
 
     pub(crate) fn is_unresponsive(&self) -> bool {

@@ -188,14 +188,14 @@ impl NodeVote {
                 // Don't drop the request: its time-out detects a silent connection.
                 let (answer, _) = tokio::join!(attempt, self.give_back());
                 if answer.is_ok() {
-                    fleet.memberships[self.at].mark_alive();
+                    fleet.memberships[self.at].responds(true);
                 }
                 return Ok(Asked::GivenBack);
             }
         };
         match answer {
             Ok(vote) => {
-                fleet.memberships[self.at].mark_alive();
+                fleet.memberships[self.at].responds(true);
                 Ok(Asked::Answered(Arc::clone(incarnation), vote))
             }
             Err(error) if had_no_effect(&error) => Err(error),

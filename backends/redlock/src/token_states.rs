@@ -118,10 +118,6 @@ impl TokenState {
         requests.in_doubt
     }
 
-    fn has_ended(&self) -> bool {
-        lock(&self.requests).ended
-    }
-
     pub(crate) fn fence(&self) -> Option<Fence> {
         lock(&self.requests).fence
     }
@@ -157,7 +153,7 @@ impl TokenStates {
     pub(crate) fn of(&self, token: Token) -> Arc<TokenState> {
         let mut inner = lock(&self.inner);
         let known = inner.known.get(&token).and_then(Weak::upgrade);
-        if let Some(token_state) = known.filter(|token_state| !token_state.has_ended()) {
+        if let Some(token_state) = known.filter(|token_state| !lock(&token_state.requests).ended) {
             return token_state;
         }
         if inner.known.len() >= inner.sweep_known_at {

@@ -13,7 +13,7 @@ async fn refused(urls: &[String], kind: ErrorKind, says: &str) -> Error {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_server_under_two_addresses_is_refused() {
+async fn a_second_address_of_a_server_and_a_replica_are_refused() {
     let fleet = Fleet::start(2).unwrap();
     let proxy = Proxy::start(fleet.servers[0].address()).unwrap();
     let mut urls = fleet.urls();
@@ -22,14 +22,8 @@ async fn one_server_under_two_addresses_is_refused() {
     // Two URLs of one address are rejected before connecting, even with different databases.
     urls[2] = format!("{}3", urls[0]);
     refused(&urls, ErrorKind::InvalidConfig, "is repeated").await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_replica_is_refused() {
-    let fleet = Fleet::start(2).unwrap();
     let replica = testbed::Redis::options().replica_of(&fleet.servers[0]).start().unwrap();
-    let mut urls = fleet.urls();
-    urls.push(replica.url());
+    urls[2] = replica.url();
     let error = refused(&urls, ErrorKind::InvalidConfig, "replica").await;
     assert!(error.to_string().contains(&replica.address().to_string()), "{error}");
 }

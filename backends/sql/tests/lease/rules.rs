@@ -54,7 +54,7 @@ async fn fences_grow_past_what_was_reserved() {
     assert_eq!((again.fence.get(), again.fences), (first, 7));
     let shown = backend.inspect(&name("x")).await.unwrap();
     assert_eq!(shown.fence, Some(Fence::new(first + 6)));
-    break_x(&backend, BreakTarget::Any, BreakMode::Now).await.unwrap();
+    break_x(&backend, None, BreakMode::Now).await.unwrap();
     assert_eq!(renew(&backend, &held).await, Renewal::not_held(Reason::Broken));
     // The row's fence is ahead of the clock, as after a step back of the server's clock.
     server.sql("UPDATE lockwright_lease SET fence = 9000000000000000").unwrap();

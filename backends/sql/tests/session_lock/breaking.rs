@@ -19,8 +19,7 @@ async fn holder_gets_broken_despite_a_next_holder(server: &Server, mode: &str) {
         let next = claim_for("x", LONG);
         let waiting = acquiring(&operator, &next, in_time(LONG));
         until_one_waits(&*operator).await;
-        let seen = BreakTarget::Token(guard.token());
-        break_x(&operator, seen, BreakMode::Now).await.unwrap();
+        break_x(&operator, guard.token(), BreakMode::Now).await.unwrap();
         let ended = guard.signal().ended().await;
         assert_eq!(ended, HoldState::Lost(Reason::Broken), "{mode}");
         granted(waiting).await;
@@ -33,8 +32,7 @@ async fn claim_gets_broken_through_another_connection(server: &Server, mode: &st
     let (one, two) = (shared(server, mode).await, shared(server, mode).await);
     let (held, next) = (claim_for("x", LONG), claim_for("x", LONG));
     grant(&*one, &held).await;
-    let seen = BreakTarget::Token(held.token);
-    break_x(&two, seen, BreakMode::Now).await.unwrap();
+    break_x(&two, held.token, BreakMode::Now).await.unwrap();
     grant(&*two, &next).await;
     assert_eq!(renew(&*two, &held).await, Renewal::not_held(Reason::Broken), "{mode}");
     let inspection = two.inspect(&name("x")).await.unwrap();
@@ -48,8 +46,7 @@ async fn claim_gets_broken_through_another_connection(server: &Server, mode: &st
 async fn broken_hold_lasts_for_no_time_through_another_client(server: &Server, mode: &str) {
     let (one, two) = (shared(server, mode).await, shared(server, mode).await);
     let held = hold(&*one, "x").await;
-    let seen = BreakTarget::Token(held.token);
-    break_x(&two, seen, BreakMode::RunOut).await.unwrap();
+    break_x(&two, held.token, BreakMode::RunOut).await.unwrap();
     assert_eq!(renew(&*one, &held).await, Renewal::not_held(Reason::Broken), "{mode}");
     assert_eq!(grant(&*two, &held).await.valid, Some(Duration::ZERO), "{mode}");
     one.release(&held, ReleaseMode::Plain).await.unwrap();
@@ -68,7 +65,7 @@ async fn broken_hold_is_shown_with_the_rest_of_its_time(server: &Server, mode: &
         let shown = two.inspect(&name("x")).await.unwrap().holders[0].remaining.unwrap();
         (shown, left)
     };
-    break_x(&two, BreakTarget::Token(held.token), BreakMode::RunOut).await.unwrap();
+    break_x(&two, held.token, BreakMode::RunOut).await.unwrap();
     assert_eq!(renew(&*one, &held).await, Renewal::not_held(Reason::Broken), "{mode}");
     let is_noted = async || {
         let (shown, left) = left().await;
@@ -79,7 +76,7 @@ async fn broken_hold_is_shown_with_the_rest_of_its_time(server: &Server, mode: &
         let (shown, left) = left().await;
         assert!(shown < left + ms(10), "{mode}: {shown:?} is shown, and {left:?} is left");
         assert!(shown > left - ms(3_000), "{mode}: {shown:?} is shown, and {left:?} is left");
-        break_x(&two, BreakTarget::Token(held.token), BreakMode::RunOut).await.unwrap();
+        break_x(&two, held.token, BreakMode::RunOut).await.unwrap();
     }
     one.release(&held, ReleaseMode::Plain).await.unwrap();
 }
@@ -87,8 +84,7 @@ async fn broken_hold_is_shown_with_the_rest_of_its_time(server: &Server, mode: &
 async fn tombstone_of_a_broken_hold_is_swept(server: &Server, mode: &str) {
     let one = shared(server, mode).await;
     let held = hold(&*one, "x").await;
-    let seen = BreakTarget::Token(held.token);
-    break_x(&one, seen, BreakMode::Now).await.unwrap();
+    break_x(&one, held.token, BreakMode::Now).await.unwrap();
     let rows =
         "SELECT (SELECT count(*) FROM lockwright_hold) + (SELECT count(*) FROM lockwright_reader)";
     assert_eq!(count(server, rows), 2, "{mode}");

@@ -130,9 +130,8 @@ async fn broken_hold_leaves_the_others() {
             "busy" => (0..30).for_each(|number| drop(busy.spawn(keep_busy(one.clone(), number)))),
             _ => {}
         }
-        let seen = BreakTarget::Token(broken.token());
         // The break ends the session only if the holder's client doesn't release the hold.
-        let answer = break_x(&*other, seen, BreakMode::Now).await;
+        let answer = break_x(&*other, broken.token(), BreakMode::Now).await;
         assert!(matches!(answer, Ok(Broken::Freed(_))), "{case}: {answer:?}");
         busy.shutdown().await;
         let next = hold(&*other, "x").await;
@@ -164,8 +163,7 @@ async fn hold_runs_out_beside_others() {
     }
     let [expires, broken, kept] = &claims;
     until_recorded(&*other, "x").await;
-    let seen = BreakTarget::Token(broken.token);
-    let answer = break_x(&*other, seen, BreakMode::RunOut).await;
+    let answer = break_x(&*other, broken.token, BreakMode::RunOut).await;
     assert!(matches!(answer, Ok(Broken::RunsOut(_))), "{answer:?}");
     let ended = within(SHORT_TTL * 2, "the holds to end", async || {
         assert!(has_all(&*one, &[kept]).await);
@@ -212,8 +210,7 @@ fn stuck_clients_session_ends() {
         // On MySQL, asking the holder's client takes longer than this limit.
         let other = Config::new(&url(&server, FEWEST)).unwrap().response_timeout(ms(1_000));
         let other = Arc::new(other.connect().await.unwrap());
-        let seen = BreakTarget::Token(held.token);
-        let answer = break_x(&*other, seen, BreakMode::Now).await;
+        let answer = break_x(&*other, held.token, BreakMode::Now).await;
         assert!(matches!(answer, Ok(Broken::Freed(_))), "{answer:?}");
         let next = hold(&*other, "x").await;
         assert!(is_free(&*other, "kept").await);
@@ -238,7 +235,7 @@ fn break_of_an_unrecorded_hold_reports_an_overlap() {
     });
     running.block_on(async {
         let other = backend(&server, FEWEST).await;
-        let answer = break_x(&*other, BreakTarget::Token(held.token), BreakMode::Now).await;
+        let answer = break_x(&*other, held.token, BreakMode::Now).await;
         match answer {
             Ok(Broken::Freed(left)) => assert!(left > LONG / 2, "{left:?}"),
             // Without the record, MySQL and a joint session don't show the token.
@@ -431,7 +428,7 @@ async fn unrecorded_hold_is_not_broken_with_the_others() {
     let _locking = lock_row(&server, "lockwright_hold", "name = 'x'").await;
     // MySQL, without sequences, records the hold before the grant, so the acquire fails.
     let Ok(guard) = one.mutex("x").acquire().await else { return };
-    for seen in [BreakTarget::Token(guard.token()), BreakTarget::Any] {
+    for seen in [Some(guard.token()), None] {
         let answer = break_x(&*other, seen, BreakMode::Now).await;
         assert!(answer.unwrap_err().is_transient());
     }

@@ -57,8 +57,7 @@ async fn a_refusal_to_end_a_session_names_the_privilege(server: &Server, mode: &
     add_user(server, "auditor", "secret");
     let url = format!("{SCHEME}://auditor:secret@{}/lockwright", server.address());
     let other = Backend::connect(&in_mode(&url, mode)).await.unwrap();
-    let seen = BreakTarget::Token(held.token);
-    let answer = break_x(&other, seen, BreakMode::Now).await;
+    let answer = break_x(&other, held.token, BreakMode::Now).await;
     refused(answer, ErrorKind::Denied, "another user");
     assert_eq!(holding(server), 1);
     one.release(&held, ReleaseMode::Plain).await.unwrap();
@@ -73,12 +72,11 @@ async fn a_foreign_lock_is_only_broken_when_any_is_meant() {
     let mut other = Connection::connect(&server.url()).await.unwrap();
     run(&mut other, &lock("x")).await;
     let how = BreakMode::Now;
-    let seen = BreakTarget::Token(mine.token);
-    let broken = break_x(&backend, seen, how).await.unwrap();
+    let broken = break_x(&backend, mine.token, how).await.unwrap();
     assert_eq!(broken, Broken::NotHeld);
-    let soft = break_x(&backend, BreakTarget::Any, BreakMode::RunOut).await;
+    let soft = break_x(&backend, None, BreakMode::RunOut).await;
     assert!(soft.unwrap_err().to_string().contains("end its session"));
-    let broken = break_x(&backend, BreakTarget::Any, how).await.unwrap();
+    let broken = break_x(&backend, None, how).await.unwrap();
     assert!(matches!(broken, Broken::Freed(_)), "{broken:?}");
     assert!(other.ping().await.is_err(), "its session is still there");
     grant(&backend, &claim_for("x", LONG)).await;

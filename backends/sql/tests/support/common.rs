@@ -104,9 +104,10 @@ pub(crate) async fn until_one_waits(backend: &dyn DistributedLock) {
 
 pub(crate) async fn break_x(
     backend: &dyn DistributedLock,
-    seen: BreakTarget,
+    token: impl Into<Option<Token>>,
     how: BreakMode,
 ) -> Result<Broken> {
+    let seen = token.into().map_or(BreakTarget::Any, BreakTarget::Token);
     backend.break_lock(&name("x"), seen, how, "ada", "stuck").await
 }
 

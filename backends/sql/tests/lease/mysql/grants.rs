@@ -27,7 +27,7 @@ async fn grant_is_committed_for_each_completion_type() {
     let url = format!("{}?connections=2", server.url());
     let backend = connect(&url).await;
     grant(&backend, &claim("x")).await;
-    break_x(&backend, BreakTarget::Any, BreakMode::Now).await.unwrap();
+    break_x(&backend, None, BreakMode::Now).await.unwrap();
     let held = hold(&backend, "y").await;
     let token = server.sql("SELECT token FROM lockwright_lease WHERE name = 'y'").unwrap();
     assert_eq!(token, held.token.to_string());

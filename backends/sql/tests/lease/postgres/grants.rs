@@ -27,7 +27,7 @@ async fn break_that_ends_only_one_of_two_readers_is_indeterminate() {
     }
     let last = backend.inspect(&name("x")).await.unwrap().holders[1].token.unwrap();
     let _row = lock_row(&server, "lockwright_shared_holder", &format!("token = '{last}'")).await;
-    let answer = break_x(&backend, BreakTarget::Any, BreakMode::Now).await;
+    let answer = break_x(&backend, None, BreakMode::Now).await;
     refused(answer, ErrorKind::Indeterminate, "some of the holders");
     assert_eq!(backend.inspect(&name("x")).await.unwrap().holders.len(), 1);
 }

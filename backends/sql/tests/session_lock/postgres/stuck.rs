@@ -22,7 +22,7 @@ async fn unfinished_hold_is_not_reported_as_free(server: &Server, mode: &str) {
     let held = hold(&one, "x").await;
     let stuck = stop(server, &session_sql(held.token));
     let released = two.release(&held, ReleaseMode::Plain).await;
-    let broken = break_x(&two, BreakTarget::Token(held.token), BreakMode::Now).await;
+    let broken = break_x(&two, held.token, BreakMode::Now).await;
     let held_by = holding(server);
     kill_process(stuck, Signal::CONT).unwrap();
     assert_eq!(released.unwrap_err().kind(), ErrorKind::Indeterminate);
@@ -40,7 +40,7 @@ async fn a_foreign_session_that_has_not_ended_is_not_said_to_be_free() {
     run(&mut other, &lock("x")).await;
     let holder = "SELECT pid FROM pg_locks WHERE locktype = 'advisory'";
     let stuck = stop(&server, holder);
-    let broken = break_x(&backend, BreakTarget::Any, BreakMode::Now).await;
+    let broken = break_x(&backend, None, BreakMode::Now).await;
     kill_process(stuck, Signal::CONT).unwrap();
     assert_eq!(broken.unwrap_err().kind(), ErrorKind::Indeterminate);
     within(ms(5_000), "its end", async || holding(&server) == 0).await;

@@ -82,18 +82,12 @@ impl Facts {
     }
 
     pub(super) fn can_hold(&self, backend: &'static str) -> Result<()> {
-        match self.multi_primary() {
-            None => Ok(()),
-            Some(what) => Err(Error::new(
-                ErrorKind::Unsupported,
-                format!(
-                    "this server is one of {what}, and a session's lock on one of them doesn't \
-                     exclude sessions of the others; use the mode lease on one of them, or \
-                     another server"
-                ),
-            )
-            .with_backend(backend)),
-        }
+        let Some(what) = self.multi_primary() else { return Ok(()) };
+        let problem = format!(
+            "this server is one of {what}, and a session's lock on one of them doesn't exclude \
+             sessions of the others; use the mode lease on one of them, or another server"
+        );
+        Err(Error::new(ErrorKind::Unsupported, problem).with_backend(backend))
     }
 }
 

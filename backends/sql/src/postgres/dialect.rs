@@ -19,7 +19,6 @@ use crate::server::{
 pub(crate) struct Postgresql {
     pub(super) server: PgConnectOptions,
     tables: Tables,
-    channel: String,
     backend: &'static str,
     /// This client's mark: see [`pooler`](super::pooler).
     mark: Option<String>,
@@ -42,7 +41,6 @@ impl Postgresql {
     pub(super) fn new(config: &Config) -> Self {
         Self {
             server: config.server.clone().disable_statement_logging(),
-            channel: config.common.tables.channel(),
             tables: config.common.tables.clone(),
             backend: config.backend(),
             mark: None,
@@ -123,7 +121,7 @@ impl Dialect for Postgresql {
     }
 
     fn channel(&self) -> &str {
-        &self.channel
+        self.tables.channel()
     }
 
     fn is_by_file(&self) -> bool {

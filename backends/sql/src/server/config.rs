@@ -22,17 +22,6 @@ pub enum Mode {
 }
 
 impl Mode {
-    fn from_name(name: &str) -> Result<Self> {
-        match name {
-            "lease" => Ok(Self::Lease),
-            "session" => Ok(Self::Session),
-            "row" => Ok(Self::Row),
-            _ => Err(Error::invalid_config(format!(
-                "there is no mode {name:?}; the modes are lease, session and row"
-            ))),
-        }
-    }
-
     pub(crate) fn kind(self) -> Option<Kind> {
         match self {
             Self::Lease => None,
@@ -115,7 +104,13 @@ fn take(url: &str, drivers: &str) -> Result<(String, Common)> {
     for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
         let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
         match name {
-            "mode" => common.mode = Mode::from_name(value)?,
+            "mode" => {
+                let modes = [("lease", Mode::Lease), ("session", Mode::Session), ("row", Mode::Row)];
+                let mode = modes.into_iter().find(|(name, _)| *name == value);
+                let unknown =
+                    || format!("there is no mode {value:?}; the modes are lease, session and row");
+                common.mode = mode.ok_or_else(|| Error::invalid_config(unknown()))?.1;
+            }
             "table" => common.tables = common.tables.named(value)?,
             "schema" => common.tables = common.tables.within(value)?,
             "connections" => {

@@ -113,8 +113,11 @@ pub(crate) fn inspections(rows: &[Row]) -> Result<Vec<Inspection>, BadRow> {
 }
 
 pub(crate) fn micros_up(duration: Duration) -> i64 {
-    let micros = duration.as_nanos().div_ceil(1000);
-    i64::try_from(micros).unwrap_or(i64::MAX)
+    i64::try_from(duration.as_nanos().div_ceil(1_000)).unwrap_or(i64::MAX)
+}
+
+pub(crate) fn millis_up(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros().div_ceil(1_000)).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

@@ -1,3 +1,5 @@
+use std::error::Error as _;
+
 use lockwright_core::{Error, ErrorKind, Result};
 
 use super::{Dialect, Effect, Pool, Sql};
@@ -22,7 +24,8 @@ pub(crate) async fn make_sure<D: Dialect>(pool: &Pool<D>) -> Result<()> {
                          created with the SQL that `lockwright schema` prints",
                         pool.dialect().tables().shown()
                     );
-                    return Err(pool.error(ErrorKind::Denied, message).with_source(cause(&error)));
+                    let cause = error.source().map(ToString::to_string).unwrap_or_default();
+                    return Err(pool.error(ErrorKind::Denied, message).with_source(cause));
                 }
                 made => made?,
             };
@@ -60,10 +63,6 @@ const UNFINISHED: &str = "their one row of \"meta\"";
 
 fn is_unfinished(error: &Error) -> bool {
     error.to_string().contains(UNFINISHED)
-}
-
-fn cause(error: &Error) -> String {
-    std::error::Error::source(error).map_or_else(String::new, ToString::to_string)
 }
 
 async fn version<D: Dialect>(pool: &Pool<D>) -> Result<i64> {

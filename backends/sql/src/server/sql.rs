@@ -20,7 +20,9 @@ pub(crate) type Arguments<'a> = &'a [(&'static str, Value<'a>)];
 /// [`Sql::to_prepare`].
 #[derive(Debug, Clone)]
 pub(crate) struct Sql {
-    pieces: Vec<Piece>,
+    /// The names of the parameters, each after the text that precedes it.
+    parameters: Vec<(String, String)>,
+    end: String,
     prepared: Option<Prepared>,
 }
 
@@ -63,12 +65,6 @@ pub(crate) enum Placeholder {
     QuestionMark,
 }
 
-#[derive(Debug, Clone)]
-enum Piece {
-    Text(String),
-    Parameter(String),
-}
-
 impl Sql {
     pub(crate) fn new(text: &str) -> Self {
         let text: Vec<&str> = text
@@ -79,25 +75,24 @@ impl Sql {
         let text = text.join(" ");
         let text = text.trim_end_matches(';');
         let mut parts = text.split(':');
-        let (mut pieces, mut before) = (vec![], parts.next().unwrap_or_default().to_owned());
+        let (mut parameters, mut end) = (vec![], parts.next().unwrap_or_default().to_owned());
         for part in parts {
             let is_of_name = |c: char| c.is_ascii_lowercase() || c == '_';
             let rest = part.trim_start_matches(is_of_name);
             let name = &part[..part.len() - rest.len()];
-            if name.is_empty() || before.ends_with(':') {
-                before = format!("{before}:{part}");
+            if name.is_empty() || end.ends_with(':') {
+                end = format!("{end}:{part}");
             } else {
-                pieces.push(Piece::Text(std::mem::replace(&mut before, rest.to_owned())));
-                pieces.push(Piece::Parameter(name.to_owned()));
+                let before = std::mem::replace(&mut end, rest.to_owned());
+                parameters.push((before, name.to_owned()));
             }
         }
-        pieces.push(Piece::Text(before));
-        Self { pieces, prepared: None }
+        Self { parameters, end, prepared: None }
     }
 
     /// Creates SQL from a text that has no parameters or comments.
     pub(crate) fn raw(text: String) -> Self {
-        Self { pieces: vec![Piece::Text(text)], prepared: None }
+        Self { parameters: vec![], end: text, prepared: None }
     }
 
     /// Creates SQL that is prepared, unless it has several statements.
@@ -129,13 +124,11 @@ impl Sql {
 
     fn with_parameters(&self, mut write: impl FnMut(&str, &mut String)) -> String {
         let mut text = String::with_capacity(4096);
-        for piece in &self.pieces {
-            match piece {
-                Piece::Text(piece) => text.push_str(piece),
-                Piece::Parameter(name) => write(name, &mut text),
-            }
+        for (before, name) in &self.parameters {
+            text.push_str(before);
+            write(name, &mut text);
         }
-        text
+        text + &self.end
     }
 
     pub(crate) fn render(

@@ -57,8 +57,8 @@ impl Tables {
 
     /// Returns the name of the notification channel. It doesn't contain the schema, because clients
     /// may name the same schema explicitly or by default.
-    pub(crate) fn channel(&self) -> String {
-        self.prefix.clone()
+    pub(crate) fn channel(&self) -> &str {
+        &self.prefix
     }
 
     pub(crate) fn shown(&self) -> String {

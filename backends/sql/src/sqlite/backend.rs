@@ -1,9 +1,9 @@
 use std::time::Duration;
 
 use lockwright_core::{
-    AcquireOutcome, BreakMode, BreakTarget, Broken, Claim, Cursor, DistributedLock, Error, Events,
-    Finding, Inspection, LockName, Mode, Page, Profile, ReleaseMode, ReleaseOutcome, Renew,
-    Renewal, Result, SweepReport, Token, Wait, async_trait,
+    AcquireOutcome, BreakMode, BreakTarget, Broken, Claim, Cursor, DistributedLock, Events,
+    Finding, Inspection, LockName, Page, Profile, ReleaseMode, ReleaseOutcome, Renew, Renewal,
+    Result, SweepReport, Token, Wait, async_trait,
 };
 
 use super::statements::{Acquire, Acquired};
@@ -36,7 +36,6 @@ impl DistributedLock for Sqlite {
         // attempt follows. After the last attempt, the caller polls.
         const ATTEMPTS: u32 = 3;
 
-        known_mode(claim)?;
         for _ in 1..ATTEMPTS {
             let attempt = self.attempt(claim, wait).await?;
             let waits = matches!(wait, Wait::Until(_));
@@ -51,7 +50,6 @@ impl DistributedLock for Sqlite {
     }
 
     async fn swap(&self, from: Token, to: &Claim) -> Result<AcquireOutcome> {
-        known_mode(to)?;
         self.granted(Request::Swap { from, to: asked(to, Wait::No)? }, to).await
     }
 
@@ -129,14 +127,4 @@ impl Sqlite {
 fn asked(claim: &Claim, wait: Wait) -> Result<Acquire> {
     let identity = identity_text(claim)?;
     Ok(Acquire { claim: claim.clone(), identity, waits: wait != Wait::No })
-}
-
-fn known_mode(claim: &Claim) -> Result<()> {
-    match claim.mode {
-        Mode::Exclusive | Mode::Shared | Mode::Permits { .. } => Ok(()),
-        other => {
-            let what = format!("the mode {other}");
-            Err(Error::unsupported(&what, &PROFILE).with_name(&claim.name))
-        }
-    }
 }

@@ -26,7 +26,6 @@ mod fencing;
 mod file_system;
 mod shared_holders;
 mod statements;
-
 mod wakeup;
 mod writer;
 

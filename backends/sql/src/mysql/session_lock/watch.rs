@@ -30,7 +30,7 @@ const KEPT: u32 = 25;
 
 const BATCH: usize = 200;
 
-pub(super) struct Watch {
+pub(crate) struct Watch {
     pool: Arc<Pool<MySql>>,
     watched: Mutex<Watched>,
 }
@@ -53,10 +53,8 @@ struct Session {
 
 pub(super) struct Watching(watch::Receiver<Option<Ended>>);
 
-struct Line {
-    connection: MySqlConnection,
-    permit: Permit<MySql>,
-}
+/// The permit is the last field, so that it is dropped after the connection.
+type Line = (MySqlConnection, Permit<MySql>);
 
 impl Watch {
     pub(super) fn new(pool: &Arc<Pool<MySql>>) -> Self {
@@ -116,11 +114,11 @@ impl Watch {
             let was_open = line.is_some();
             let limit = if was_open { limits.answer } else { limits.connect };
             let asking = async {
-                let line = match &mut *line {
+                let (connection, _) = match &mut *line {
                     Some(line) => line,
                     closed => closed.insert(self.open(limit).await?),
                 };
-                fetch_on(&mut line.connection, text.clone()).await
+                fetch_on(connection, text.clone()).await
             };
             match timeout(limit, asking).await {
                 Ok(Ok(rows)) => {
@@ -130,8 +128,8 @@ impl Watch {
                 Ok(Err(error @ sqlx::Error::Io(_))) => {
                     tracing::debug!(%error, "the watching connection was lost");
                     // The server has closed the connection, so its session has ended.
-                    if let Some(line) = line.take() {
-                        line.permit.give_back();
+                    if let Some((_, permit)) = line.take() {
+                        permit.give_back();
                     }
                     refused += u32::from(!was_open);
                 }
@@ -148,9 +146,7 @@ impl Watch {
 
     async fn open(&self, limit: Duration) -> sqlx::Result<Line> {
         let permit = Permit::get(&self.pool, Use::Listen, Instant::now() + limit).await;
-        let permit = permit.map_err(|_| sqlx::Error::PoolTimedOut)?;
-        let (connection, permit) = permit.connect().await?;
-        Ok(Line { connection, permit })
+        permit.map_err(|_| sqlx::Error::PoolTimedOut)?.connect().await
     }
 }
 

@@ -18,6 +18,7 @@ use crate::postgres::dialect::{
     DEADLOCK, LOCK_NOT_AVAILABLE, Postgresql, code, fetch_on, fetch_prepared,
 };
 use crate::server::abandoned::CLOSING;
+use crate::server::hold_row::millis_up;
 use crate::server::session_lock::joint_session::statement_limit;
 use crate::server::session_lock::{
     Ended, Grant, KEPT_TIMEOUTS, Kept, Kind, Locked, Permit, Session, SessionId, Sessions,
@@ -119,13 +120,13 @@ impl PgSession {
         if is_true(&self.run_or_fail(must_raise).await?, 0) {
             self.run_or_fail(raise).await?;
         }
-        if self.common.own.checks_clients.load(Ordering::Relaxed) {
+        if self.common.own.load(Ordering::Relaxed) {
             // Without this setting, a killed client's session stays in the server's queue.
             let set = "SET client_connection_check_interval = '1s'".to_owned();
             match self.run(set).await {
                 Ok(_) => {}
                 Err(sqlx::Error::Database(_)) => {
-                    self.common.own.checks_clients.store(false, Ordering::Relaxed);
+                    self.common.own.store(false, Ordering::Relaxed);
                 }
                 Err(error) => return Err(self.common.failed(error)),
             }
@@ -345,9 +346,9 @@ impl Session for PgSession {
             Some(_) if continues => WAIT_FOR_READERS,
             Some(_) => WAIT,
         };
-        let ttl_ms = millis(claim.ttl);
+        let ttl_ms = millis_up(claim.ttl);
         let is_set = self.is_joint || self.timeout_ms == Some(ttl_ms);
-        let slice_ms = millis(slice.unwrap_or_default()).max(1);
+        let slice_ms = millis_up(slice.unwrap_or_default()).max(1);
         let arguments = [
             ("ttl_ms", Value::Int(ttl_ms)),
             ("new_ttl_ms", Value::Int(if is_set { 0 } else { ttl_ms })),
@@ -363,7 +364,7 @@ impl Session for PgSession {
 
     async fn join(&mut self, ttl: Duration) -> Result<()> {
         self.is_joint = true;
-        let (ttl, limit, id) = (millis(ttl), millis(statement_limit(ttl)), self.id);
+        let (ttl, limit, id) = (millis_up(ttl), millis_up(statement_limit(ttl)), self.id);
         let text = format!(
             "SET application_name = '{JOINT}'; SET idle_session_timeout = {ttl}; \
              SET statement_timeout = {limit}; SET lock_timeout = {limit}; LISTEN lockwright_{id}"
@@ -385,7 +386,7 @@ impl Session for PgSession {
             true => statement_limit(claim.ttl),
             false => claim.ttl / 4,
         };
-        let limit = claims.iter().map(limit_of).min().map(millis).unwrap_or_default();
+        let limit = claims.iter().map(limit_of).min().map(millis_up).unwrap_or_default();
         let text = format!("SELECT set_config('statement_timeout', '{limit}', true); {keeps}");
         let (text, undo) = match self.common.kind {
             Kind::Session => (text, ""),
@@ -412,7 +413,7 @@ impl Session for PgSession {
 
     async fn shorten(&mut self, to: Duration) -> Result<()> {
         // Zero would disable the timeout.
-        let ttl_ms = [("ttl_ms", Value::Int(millis(to).max(1)))];
+        let ttl_ms = [("ttl_ms", Value::Int(millis_up(to).max(1)))];
         let shorten = self.common.sql(Mode::Exclusive, "shorten");
         let text = shorten.render(&ttl_ms, Postgresql::literal);
         self.timeout_ms = None;
@@ -516,10 +517,6 @@ fn execute(name: &str, statement: &Prepared, arguments: Arguments<'_>) -> String
     }
     text.push(')');
     text
-}
-
-fn millis(duration: Duration) -> i64 {
-    i64::try_from(duration.as_micros().div_ceil(1_000)).unwrap_or(i64::MAX)
 }
 
 fn is_in_vain(error: &sqlx::Error) -> bool {

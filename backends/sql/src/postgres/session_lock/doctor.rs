@@ -16,7 +16,7 @@ pub(super) async fn findings(sessions: &Arc<Sessions<Postgresql>>) -> Result<Vec
         let fix = "let the user set idle_session_timeout and idle_in_transaction_session_timeout, \
                    and leave connections free";
         findings.push(doctor::no_session(&error, fix));
-    } else if !sessions.own.checks_clients.load(Ordering::Relaxed) {
+    } else if !sessions.own.load(Ordering::Relaxed) {
         findings.push(finding::warning(
             "client-connection-check",
             "the server refuses client_connection_check_interval",

@@ -44,15 +44,11 @@ pub(super) use probe::check;
 /// PostgreSQL's longest idle timeout, 2^31 - 1 ms, in whole minutes.
 const LONGEST_TTL: Duration = Duration::from_secs(35_791 * 60);
 
-pub(crate) struct Own {
-    /// True if the server can detect that a waiting client has died.
-    checks_clients: AtomicBool,
-}
-
 #[async_trait]
 impl Server for Postgresql {
     type Session = PgSession;
-    type Own = Own;
+    /// True if the server can detect that a waiting client has died.
+    type Own = AtomicBool;
 
     const QUERIES: &'static str =
         files!("acquire", "end", "inspect", "record", "release", "renew", "sweep");
@@ -99,8 +95,8 @@ impl Server for Postgresql {
         self.tables().expand(&text, Self::QUOTE)
     }
 
-    fn own(_: &Arc<Pool<Self>>) -> Own {
-        Own { checks_clients: AtomicBool::new(true) }
+    fn own(_: &Arc<Pool<Self>>) -> AtomicBool {
+        AtomicBool::new(true)
     }
 
     async fn open_session(

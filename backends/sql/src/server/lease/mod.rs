@@ -229,12 +229,9 @@ impl<D: Dialect> LeaseBackend<D> {
     }
 
     async fn decide(&self, claim: &Claim, may_wait: bool, waits: bool) -> Result<AcquireOutcome> {
-        let (statement, kind) = match (claim.mode, kind::kind(claim.mode)) {
-            (Mode::Exclusive, _) => (&self.statements.acquire, String::new()),
-            (_, Some(kind)) => (&self.statements.shared_acquire, kind),
-            (other, None) => {
-                return Err(Error::unsupported(&format!("the mode {other}"), &self.profile));
-            }
+        let (statement, kind) = match kind::kind(claim.mode) {
+            None => (&self.statements.acquire, String::new()),
+            Some(kind) => (&self.statements.shared_acquire, kind),
         };
         let token = claim.token.to_string();
         let identity = identity_text(claim)?;

@@ -1,6 +1,5 @@
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
 use lockwright_core::{Claim, Result};
 
 use super::{Ended, Kept, Member, Server, Session, SessionId};
@@ -49,10 +48,6 @@ impl<S: Server> HoldSession<S> {
             Self::Own(session) => while session.ended().await != Ended::Session {},
             Self::Joint(member) => member.ended().await,
         }
-    }
-
-    pub(super) fn has_ended(&mut self) -> bool {
-        self.ended().now_or_never().is_some()
     }
 
     pub(super) async fn close(self) {

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::{Kind, RECORD_AFTER, Server, SessionId, Sessions};
 use crate::kind::identity_text;
+use crate::server::hold_row::millis_up;
 use crate::server::{Arguments, BadRow, Effect, Row, Sql, Value};
 
 const PAGE: usize = 200;
@@ -47,7 +48,7 @@ impl<S: Server> Sessions<S> {
         let arguments = [
             ("session", Value::Int(session)),
             ("identity", Value::Text(&identity)),
-            ("ttl_ms", millis(claim.ttl)),
+            ("ttl_ms", Value::Int(millis_up(claim.ttl))),
             ("fence", Value::Int(fence)),
         ];
         let note = self.sql(claim.mode, "note");
@@ -57,9 +58,9 @@ impl<S: Server> Sessions<S> {
 
     /// Records that a broken hold ends after this time.
     pub(crate) async fn note_rest(&self, claim: &Claim, left: Duration) -> Result<()> {
-        let (mark_rest, ttl_ms) = (self.sql(claim.mode, "mark_rest"), [("ttl_ms", millis(left))]);
-        let (name, token) = (&claim.name, claim.token);
-        self.about(mark_rest, name, token, Effect::Changes, &ttl_ms).await.map(drop)
+        let mark_rest = self.sql(claim.mode, "mark_rest");
+        let ttl_ms = [("ttl_ms", Value::Int(millis_up(left)))];
+        self.about(mark_rest, &claim.name, claim.token, Effect::Changes, &ttl_ms).await.map(drop)
     }
 
     /// Returns the recorded reason, if any: a break, or a release through another connection.
@@ -249,11 +250,10 @@ impl<S: Server> Sessions<S> {
         if from.is_none() {
             tokio::time::sleep(RECORDED_BY).await;
         }
-        let limit = i64::try_from(PAGE).unwrap_or(i64::MAX);
         let arguments = [
             ("from", Value::Text(from.as_ref().map_or(prefix, |cursor| &cursor.0))),
             ("inclusive", Value::Bool(from.is_none())),
-            ("limit", Value::Int(limit)),
+            ("limit", Value::Int(PAGE as i64)),
         ];
         let list = self.sql(Mode::Exclusive, "list");
         let rows = self.pool.fetch(list, &arguments, Effect::Reads).await?;
@@ -455,8 +455,4 @@ fn add_holder(row: &Row, inspection: &mut Inspection) -> Result<Option<SessionId
     }
     inspection.holders.push(holder);
     row.int(1).map(Some)
-}
-
-fn millis(time: Duration) -> Value<'static> {
-    Value::Int(i64::try_from(time.as_micros().div_ceil(1_000)).unwrap_or(i64::MAX))
 }

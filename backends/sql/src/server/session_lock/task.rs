@@ -397,7 +397,7 @@ async fn granted<S: Server>(
     let was_slow = begun.saturating_since(sent) > JUST_NOW;
     let may_have_ended = must_renew || !grant.is_recorded_later || was_slow;
     let result = match result {
-        Ok(_) if may_have_ended && session.has_ended() => {
+        Ok(_) if may_have_ended && session.ended().now_or_never().is_some() => {
             Err(Error::unavailable("the session with the lock ended before it could be granted"))
         }
         result => result,

@@ -51,16 +51,16 @@ pub(super) struct JointSessions {
 
 /// The session's task ends once this value and all members are dropped.
 struct JointSession {
-    id: SessionId,
     ttl: Duration,
     orders: Orders,
     slots: Arc<Semaphore>,
 }
 
-/// Senders of requests to a session's task. If the task drops an answer's sender, the session has
+/// A session, and senders of requests to its task. If the task drops an answer's sender, the session has
 /// ended or will end.
 #[derive(Debug, Clone)]
 struct Orders {
+    id: SessionId,
     keeps: UnboundedSender<(Claim, Answer<Kept>)>,
     unlocks: UnboundedSender<(Claim, Answer<bool>)>,
     locks: UnboundedSender<LockOrder>,
@@ -74,7 +74,6 @@ type LockOrder = (Claim, Answer<(Locked, BootInstant)>, watch::Sender<bool>);
 /// A hold in a joint session, or an attempt to acquire one. Dropping the value releases the lock.
 #[derive(Debug)]
 pub(super) struct Member {
-    id: SessionId,
     claim: Claim,
     orders: Orders,
     /// True once another client has ended the hold. Closed when the session ends.
@@ -104,7 +103,6 @@ impl JointSessions {
 }
 
 pub(super) struct Slot {
-    id: SessionId,
     orders: Orders,
     permit: OwnedSemaphorePermit,
 }
@@ -140,7 +138,7 @@ pub(super) async fn slot<S: Server>(state: &Arc<EngineState<S>>, claim: &Claim) 
 impl JointSession {
     fn slot(&self) -> Option<Slot> {
         let permit = Arc::clone(&self.slots).try_acquire_owned().ok()?;
-        Some(Slot { id: self.id, orders: self.orders.clone(), permit })
+        Some(Slot { orders: self.orders.clone(), permit })
     }
 }
 
@@ -148,11 +146,11 @@ impl Slot {
     /// Tries the lock. Returns `None` if the session ended before the attempt. If the future is
     /// dropped, the session's task releases the lock later.
     pub(super) async fn lock(self, claim: &Claim) -> Option<Result<(Locked, BootInstant, Member)>> {
-        let Self { id, orders, permit } = self;
+        let Self { orders, permit } = self;
         let ((answer, answered), (sender, ended)) = (oneshot::channel(), watch::channel(false));
         let _ = orders.locks.send((claim.clone(), answer, sender));
         let claim = claim.clone();
-        let mut member = Member { id, claim, orders, ended, is_released: false, _slot: permit };
+        let mut member = Member { claim, orders, ended, is_released: false, _slot: permit };
         let locked = answered.await.ok()?;
         // Without a `Yes`, the session has no lock to release, and a late release could end the same
         // claim's next hold.
@@ -163,7 +161,7 @@ impl Slot {
 
 impl Member {
     pub(super) fn id(&self) -> SessionId {
-        self.id
+        self.orders.id
     }
 
     pub(super) async fn keep(&self) -> Result<Kept> {

@@ -60,8 +60,8 @@ pub(super) fn start<S: Session>(
     let (unlock, unlocks) = unbounded_channel();
     let (lock, locks) = unbounded_channel();
     let slots = Arc::new(Semaphore::new(MOST));
-    let orders = Orders { keeps: keep, unlocks: unlock, locks: lock };
-    let joint = JointSession { id: session.id(), ttl, orders, slots: Arc::clone(&slots) };
+    let orders = Orders { id: session.id(), keeps: keep, unlocks: unlock, locks: lock };
+    let joint = JointSession { ttl, orders, slots: Arc::clone(&slots) };
     let (members, looked) = (Members { all: HashMap::new(), lost }, Instant::now());
     let task = Task { members, session, ttl, clock, backend, keeps, unlocks, locks, slots, looked };
     tokio::spawn(task.run());

@@ -97,6 +97,12 @@ impl MySql {
         self.is_direct.load(Ordering::Relaxed)
     }
 
+    pub(super) async fn connect(&self) -> sqlx::Result<MySqlConnection> {
+        let mut connection = self.server.connect().await?;
+        fetch_on(&mut connection, BEGIN.to_owned()).await?;
+        Ok(connection)
+    }
+
     fn schema_as_value(&self) -> String {
         match self.tables.schema() {
             Some(schema) => format!("'{schema}'"),
@@ -157,12 +163,6 @@ impl Dialect for MySql {
 
     fn is_by_file(&self) -> bool {
         self.server.get_socket().is_some()
-    }
-
-    async fn connect(&self) -> sqlx::Result<MySqlConnection> {
-        let mut connection = self.server.connect().await?;
-        fetch_on(&mut connection, BEGIN.to_owned()).await?;
-        Ok(connection)
     }
 
     async fn open(&self, limits: Limits) -> sqlx::Result<Opened<MySqlConnection>> {

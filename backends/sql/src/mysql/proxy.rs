@@ -2,7 +2,7 @@ use lockwright_core::Result;
 
 use super::dialect::{MySql, fetch_on};
 use crate::server::errors::not_connected;
-use crate::server::{Dialect, Pool, Row};
+use crate::server::{Pool, Row};
 
 /// Returns whether a proxy shares sessions. Such a proxy uses the first connection's session for a
 /// transaction on the second, or switches the first connection to another session. A proxy that

@@ -31,9 +31,8 @@ pub(super) const MARK: &str = "current_setting('lockwright.mark', true)";
 
 pub(crate) struct Connection {
     pub(super) driver: PgConnection,
-    /// False behind a pooler, which may use another session for each request.
-    prepares: bool,
-    /// SQL that sets the time limits, sent with each request behind a pooler.
+    /// SQL that sets the time limits, sent with each request behind a pooler: it may use another
+    /// session for each request, so none is prepared.
     limits: Option<String>,
 }
 
@@ -129,14 +128,9 @@ impl Dialect for Postgresql {
         self.server.get_socket().is_some() || self.server.get_host().starts_with('/')
     }
 
-    async fn connect(&self) -> sqlx::Result<Connection> {
-        let driver = self.server.connect().await?;
-        Ok(Connection { driver, prepares: false, limits: None })
-    }
-
     async fn open(&self, limits: Limits) -> sqlx::Result<Opened<Connection>> {
         let opened = Instant::now();
-        let mut connection = self.connect().await?;
+        let mut driver = self.server.connect().await?;
         let [lock, statement] = [limits.answer, limits.slow].map(below);
         let is_direct = self.is_direct();
         let unset = |name: &str| format!("current_setting('{name}') = '0'");
@@ -155,21 +149,18 @@ impl Dialect for Postgresql {
             set("statement_timeout", statement),
             set("idle_in_transaction_session_timeout", 60_000),
         );
-        let rows = fetch_on(&mut connection.driver, text).await?;
+        let rows = fetch_on(&mut driver, text).await?;
         let bad = |_: BadRow| sqlx::Error::RowNotFound;
         let row = rows.first().ok_or(sqlx::Error::RowNotFound)?;
         let session = Self::session(row, opened).map_err(bad)?;
-        connection.prepares = session.is_some();
-        if session.is_none() {
-            let set_local = |at, name, to| match row.bool(at) {
-                Ok(true) => format!("SET LOCAL {name} = {to}; "),
-                _ => String::new(),
-            };
-            connection.limits = Some(
-                set_local(4, "lock_timeout", lock) + &set_local(5, "statement_timeout", statement),
-            );
-        }
-        Ok((connection, session))
+        let set_local = |at, name, to| match row.bool(at) {
+            Ok(true) => format!("SET LOCAL {name} = {to}; "),
+            _ => String::new(),
+        };
+        let limits = session.is_none().then(|| {
+            set_local(4, "lock_timeout", lock) + &set_local(5, "statement_timeout", statement)
+        });
+        Ok((Connection { driver, limits }, session))
     }
 
     async fn end_sessions(
@@ -215,7 +206,7 @@ impl Dialect for Postgresql {
         arguments: Arguments<'_>,
     ) -> sqlx::Result<Vec<Row>> {
         match sql.prepared() {
-            Some(statement) if connection.prepares => {
+            Some(statement) if connection.limits.is_none() => {
                 fetch_prepared(&mut connection.driver, statement, arguments).await
             }
             _ => self.fetch(connection, sql.render(arguments, Self::literal)).await,

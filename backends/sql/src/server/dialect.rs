@@ -46,8 +46,6 @@ pub(crate) trait Dialect: Send + Sync + Sized + 'static {
 
     fn is_by_file(&self) -> bool;
 
-    fn connect(&self) -> impl Future<Output = sqlx::Result<Self::Connection>> + Send;
-
     /// Opens a connection, with server-side time limits where possible.
     fn open(
         &self,

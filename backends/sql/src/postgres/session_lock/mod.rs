@@ -22,13 +22,13 @@
 //! holds, has the `application_name` `lockwright/joint`. Other sessions have `lockwright/own`.
 
 mod connection;
-mod doctor;
 mod probe;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use lockwright_core::backend_util::finding;
 use lockwright_core::{Fault, Finding, LockName, Profile, Result, async_trait};
 use sha2::{Digest, Sha256};
 
@@ -36,7 +36,7 @@ use super::dialect::Postgresql;
 use crate::kind::READERS;
 use crate::queries::files;
 use crate::server::session_lock::{Kind, Permit, Server, Sessions};
-use crate::server::{Dialect, Pool, session_lock};
+use crate::server::{Dialect, Effect, Pool, doctor, session_lock};
 
 use connection::PgSession;
 pub(super) use probe::check;
@@ -107,7 +107,28 @@ impl Server for Postgresql {
     }
 
     async fn doctor(sessions: &Arc<Sessions<Self>>) -> Result<Vec<Finding>> {
-        doctor::findings(sessions).await
+        let pool = &sessions.pool;
+        let mut findings = pool.dialect().examine(pool).await?;
+        if let Err(error) = sessions.try_open().await {
+            let fix = "let the user set idle_session_timeout and idle_in_transaction_session_timeout, \
+                       and leave connections free";
+            findings.push(doctor::no_session(&error, fix));
+        } else if !sessions.own.load(Ordering::Relaxed) {
+            findings.push(finding::warning(
+                "client-connection-check",
+                "the server refuses client_connection_check_interval",
+                "a killed waiter stays in the server's queue until its slice is over, and later \
+                 waiters wait for it",
+                "run the server on a system that can look for closed connections, such as Linux",
+            ));
+        }
+        if let Err(error) = check(sessions).await {
+            findings.push(doctor::shared_sessions(&error));
+        }
+        let rows = pool.fetch_text(FREE.to_owned(), Effect::Reads).await?;
+        let free = rows.first().and_then(|row| row.int(0).ok()).unwrap_or(i64::MAX);
+        findings.extend(doctor::few_connections(free));
+        Ok(findings)
     }
 }
 
@@ -245,3 +266,7 @@ const LEFT: &str = "CASE WHEN holding.state IS NULL THEN NULL ELSE \
              THEN (extract(epoch FROM clock_timestamp() - holding.state_change) * 1000000)::bigint END, \
          CASE WHEN held.broken IS NOT NULL \
              THEN (extract(epoch FROM clock_timestamp() - held.updated) * 1000000)::bigint END)) END";
+
+const FREE: &str = "SELECT current_setting('max_connections')::bigint \
+                    - current_setting('superuser_reserved_connections')::bigint \
+                    - (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend')";

@@ -69,10 +69,7 @@ impl ReleaseListener for Listener {
         let mut task = lock(&self.task);
         // The previous task may have ended: without waiters, or with its runtime.
         if task.as_ref().is_none_or(JoinHandle::is_finished) {
-            let listen_on = |runtime: &Handle| {
-                let listening = ListenTask { shared: Arc::clone(&self.shared), has_run: false };
-                runtime.spawn(listening.run())
-            };
+            let listen_on = |runtime: &Handle| runtime.spawn(listen(Arc::clone(&self.shared)));
             let listening = listen_on(&self.runtime);
             // On an ended runtime, the task finishes at once. Then the caller's runtime runs it.
             let runtime = Handle::try_current().ok().filter(|_| listening.is_finished());
@@ -94,45 +91,38 @@ impl Drop for Listener {
     }
 }
 
-struct ListenTask {
-    shared: Arc<Shared>,
-    has_run: bool,
-}
+/// A guard of a running task, which may end with its runtime. Then the woken waiters retry, and
+/// start another task.
+struct Listening(Arc<Shared>);
 
-impl Drop for ListenTask {
+impl Drop for Listening {
     fn drop(&mut self) {
-        // The task may end with its runtime. Then the woken waiters retry, and start another task.
-        if self.has_run {
-            self.shared.is_active.store(false, Ordering::SeqCst);
-            self.shared.waiters.wake_all();
-        }
+        self.0.is_active.store(false, Ordering::SeqCst);
+        self.0.waiters.wake_all();
     }
 }
 
-impl ListenTask {
-    async fn run(mut self) {
-        self.has_run = true;
-        let Shared { waiters, is_active, polls_until, .. } = &*self.shared;
-        while waiters.anybody() {
-            let is_notified = self.shared.listen_once().await;
-            is_active.store(false, Ordering::SeqCst);
-            match is_notified {
-                Ok(true) => {}
-                Ok(false) => {
-                    tracing::warn!(
-                        "notifications don't arrive, most likely because of a pooler, so waiters \
-                         poll every {POLL:?}"
-                    );
-                    *lock(polls_until) = Some(Instant::now() + POLL_FOR);
-                    waiters.wake_all();
-                    return;
-                }
-                Err(error) => {
-                    tracing::debug!(%error, "the listening connection was lost");
-                    // Notifications may have been lost, so all waiters retry.
-                    waiters.wake_all();
-                    tokio::time::sleep(PAUSE).await;
-                }
+async fn listen(shared: Arc<Shared>) {
+    let Listening(shared) = &Listening(shared);
+    let Shared { waiters, is_active, polls_until, .. } = &**shared;
+    while waiters.anybody() {
+        let is_notified = shared.listen_once().await;
+        is_active.store(false, Ordering::SeqCst);
+        match is_notified {
+            Ok(true) => {}
+            Ok(false) => {
+                tracing::warn!(
+                    "notifications don't arrive, most likely because of a pooler, so waiters poll \
+                     every {POLL:?}"
+                );
+                *lock(polls_until) = Some(Instant::now() + POLL_FOR);
+                return;
+            }
+            Err(error) => {
+                tracing::debug!(%error, "the listening connection was lost");
+                // Notifications may have been lost, so all waiters retry.
+                waiters.wake_all();
+                tokio::time::sleep(PAUSE).await;
             }
         }
     }

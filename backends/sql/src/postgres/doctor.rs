@@ -24,8 +24,7 @@ pub(super) async fn examine(pool: &Arc<Pool<Postgresql>>) -> Result<Vec<Finding>
     let (is_replica, mut findings) = pool.sound(read)?;
     findings.extend(encryption(pool).await?);
     findings.extend(tables(pool).await?);
-    // In the modes `session` and `row`, `session_lock` reports a pooler that shares
-    // sessions.
+    // In the modes `session` and `row`, `session_lock` reports a pooler that shares sessions.
     if !is_replica && dialect.is_for_leases() {
         findings.extend(pooler(pool).await?);
     }

@@ -105,11 +105,16 @@ fn take(url: &str, drivers: &str) -> Result<(String, Common)> {
         let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
         match name {
             "mode" => {
-                let modes = [("lease", Mode::Lease), ("session", Mode::Session), ("row", Mode::Row)];
-                let mode = modes.into_iter().find(|(name, _)| *name == value);
-                let unknown =
-                    || format!("there is no mode {value:?}; the modes are lease, session and row");
-                common.mode = mode.ok_or_else(|| Error::invalid_config(unknown()))?.1;
+                common.mode = match value {
+                    "lease" => Mode::Lease,
+                    "session" => Mode::Session,
+                    "row" => Mode::Row,
+                    _ => {
+                        return Err(Error::invalid_config(format!(
+                            "there is no mode {value:?}; the modes are lease, session and row"
+                        )));
+                    }
+                }
             }
             "table" => common.tables = common.tables.named(value)?,
             "schema" => common.tables = common.tables.within(value)?,

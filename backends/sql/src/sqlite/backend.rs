@@ -28,7 +28,7 @@ impl DistributedLock for Sqlite {
     }
 
     fn attach(&self, events: Events) {
-        self.waiters.attach(events);
+        self.waiters.clients.attach(events);
     }
 
     async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {

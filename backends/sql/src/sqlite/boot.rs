@@ -24,9 +24,7 @@ pub(super) fn boot_id() -> Result<Arc<str>> {
              unmount it there, or keep the locks on a server"
         )));
     }
-    if let Ok(offsets) = fs::read_to_string(OFFSETS)
-        && shifts_boot_clock(&offsets)
-    {
+    if fs::read_to_string(OFFSETS).is_ok_and(|offsets| shifts_boot_clock(&offsets)) {
         return Err(Error::invalid_config(
             "this process is in a time namespace that shifts CLOCK_BOOTTIME, so that other \
              processes read another time than it does; run it outside of that namespace",

@@ -86,21 +86,25 @@ impl Database {
     }
 
     fn check_path(&self) -> Result<()> {
+        use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
+
         let path = &self.path;
         let folder = path.parent().ok_or_else(|| self.refused("is a folder; name a file"))?;
         match std::fs::metadata(path.as_ref()) {
             Ok(found) if found.is_dir() => return Err(self.refused("is a folder; name a file")),
             Ok(found) if !found.is_file() => return Err(self.refused("is not an ordinary file")),
             Ok(_) => writable(path).map_err(|e| self.denied(path, e))?,
-            Err(e) if is_missing(&e) => match std::fs::metadata(folder) {
-                Ok(found) if found.is_dir() => {}
-                Ok(_) => return Err(self.refused("can't be made: its folder is a file")),
-                Err(e) => {
-                    let why = format!("can't be made: there is no folder {folder:?}; make it");
-                    return Err(self.refused(&why).with_source(e));
+            Err(e) if matches!(e.kind(), NotFound | NotADirectory) => {
+                match std::fs::metadata(folder) {
+                    Ok(found) if found.is_dir() => {}
+                    Ok(_) => return Err(self.refused("can't be made: its folder is a file")),
+                    Err(e) => {
+                        let why = format!("can't be made: there is no folder {folder:?}; make it");
+                        return Err(self.refused(&why).with_source(e));
+                    }
                 }
-            },
-            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+            }
+            Err(e) if e.kind() == PermissionDenied => {
                 return Err(self.denied(path, e));
             }
             Err(e) => return Err(self.refused("can't be looked at").with_source(e)),
@@ -178,10 +182,6 @@ impl Database {
         // Opening the file changes no lock.
         Failure::without_effect(error).to_error(&format!("can't open {:?}: ", self.path))
     }
-}
-
-fn is_missing(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 /// Checks write access, assuming that the real and effective users are the same.

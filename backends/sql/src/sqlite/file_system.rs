@@ -103,11 +103,4 @@ mod tests {
         assert_eq!(kind_of_mount(mounts, device(254, 0)), Some("ext4"));
         assert_eq!(kind_of_mount(mounts, device(0, 3)), None);
     }
-
-    #[test]
-    fn folder_of_this_machine_is_local() {
-        let folder = tempfile::tempdir().unwrap();
-        assert_eq!(network(folder.path()).unwrap(), None);
-        assert!(network(Path::new("/no/such/file")).is_err());
-    }
 }

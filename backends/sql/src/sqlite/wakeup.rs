@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use lockwright_core::backend_util::{Subscribers, lock};
-use lockwright_core::{BootInstant, Clock, Event, Events, LockName};
+use lockwright_core::{BootInstant, Clock, Event, LockName};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use tokio::io::unix::AsyncFd;
 use tokio::runtime::Handle;
@@ -30,7 +30,7 @@ pub(super) struct Waiters {
     log: PathBuf,
     clock: Clock,
     runtime: Handle,
-    clients: Subscribers,
+    pub(super) clients: Subscribers,
     expected: Mutex<Expected>,
 }
 
@@ -56,10 +56,6 @@ impl Waiters {
             clients: Subscribers::default(),
             expected: Mutex::default(),
         }
-    }
-
-    pub(super) fn attach(&self, events: Events) {
-        self.clients.attach(events);
     }
 
     pub(super) fn expect(self: &Arc<Self>, name: &LockName, until: BootInstant, jobs: &Jobs) {

@@ -2,7 +2,9 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::duplicate_mod, reason = "each server runs the same tests")]
 
+#[path = "mysql.rs"]
 mod mysql;
+#[path = "postgres.rs"]
 mod postgres;
 mod rules;
 mod sqlite;

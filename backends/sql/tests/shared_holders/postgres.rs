@@ -1,6 +1,4 @@
-#[path = "leases.rs"]
 mod leases;
-#[path = "sessions.rs"]
 mod sessions;
 
 use self::server::BLOCKED as WAITING;

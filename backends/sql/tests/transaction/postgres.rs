@@ -39,8 +39,7 @@ async fn limit(connection: &mut Connection) -> String {
 const LOCKS: &str = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted";
 
 fn advisory(server: &Server, granted: bool) -> usize {
-    let locks = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted";
-    count(server, &format!("{locks} = {granted}"))
+    count(server, &format!("{LOCKS} = {granted}"))
 }
 
 async fn waiting(server: &Server, number: usize) {

@@ -61,12 +61,6 @@ async fn a_user_chooses_their_names() {
 }
 
 #[tokio::test]
-async fn a_sound_server_has_no_finding() {
-    let server = Server::options().durable().start().unwrap();
-    assert!(findings(&connect(&server.url()).await).await.is_empty());
-}
-
-#[tokio::test]
 async fn damaged_tables_are_refused_and_found() {
     let (server, backend) = start().await;
     server.sql("DROP TABLE lockwright_reader").unwrap();

@@ -9,8 +9,7 @@ in_each_mode!(plain; a_young_hold_is_shown_listed_and_broken,
     a_refusal_to_end_a_session_names_the_privilege,
     a_release_through_another_connection_ends_the_session,
     a_sweep_leaves_the_held_and_keeps_the_fences,
-    an_idle_session_outlives_the_ttl_of_its_last_claim,
-    nothing_is_left_behind);
+    an_idle_session_outlives_the_ttl_of_its_last_claim);
 
 /// A hold is recorded at the age of 20 ms, so these requests usually precede the record.
 async fn a_young_hold_is_shown_listed_and_broken(server: &Server, mode: &str) {
@@ -127,16 +126,6 @@ async fn a_sweep_leaves_the_held_and_keeps_the_fences(server: &Server, mode: &st
         backend.release(claim, ReleaseMode::Plain).await.unwrap();
     }
     set_floor(server, last);
-}
-
-async fn nothing_is_left_behind(server: &Server, mode: &str) {
-    let locks = client(server, mode, LONG).await;
-    for number in 0..20 {
-        locks.mutex(format!("x{number}")).acquire().await.unwrap().release().await.unwrap();
-    }
-    locks.close().await;
-    drop(locks);
-    within(ms(8_000), "the connections to be closed", async || sessions(server) == 0).await;
 }
 
 async fn an_idle_session_outlives_the_ttl_of_its_last_claim(server: &Server, mode: &str) {

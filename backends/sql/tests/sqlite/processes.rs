@@ -36,7 +36,7 @@ async fn part() {
 async fn a_hold_outlives_the_closing_of_the_file() {
     let place = Place::new();
     let backend = place.open().await;
-    let mine = claim_for("x", LONG);
+    let mine = Claim { fences: 5, ..claim_for("x", LONG) };
     let fence = grant(&backend, &mine).await.fence;
     let boot = sqlx::query_scalar::<_, String>("SELECT boot FROM lockwright_lease");
     let boot = boot.fetch_one(&mut place.raw().await).await.unwrap();
@@ -44,8 +44,11 @@ async fn a_hold_outlives_the_closing_of_the_file() {
     place.close(backend).await;
 
     let backend = place.open().await;
-    assert!(is_busy(&backend, &claim_for("x", LONG)).await);
-    assert_eq!(grant(&backend, &mine).await.fence, fence, "a repeat after the restart");
+    let shown = busy(&backend, &claim_for("x", LONG), Wait::No).await.holder.unwrap();
+    assert_eq!((shown.token, shown.fence), (Some(mine.token), Some(fence)));
+    assert_eq!(shown.identity.as_ref(), Some(&*mine.identity));
+    let again = grant(&backend, &mine).await;
+    assert_eq!((again.fence, again.fences), (fence, 5), "a repeat after the restart");
     backend.release(&mine, ReleaseMode::Plain).await.unwrap();
     place.close(backend).await;
 

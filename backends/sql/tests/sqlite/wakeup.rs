@@ -90,16 +90,6 @@ async fn a_release_in_the_same_transaction_is_not_lost() {
 }
 
 #[tokio::test]
-async fn a_release_wakes_the_other_clients_of_the_same_backend() {
-    let place = Place::new();
-    let backend = place.open().await;
-    let (mut one, mut two) = (events(&backend), events(&backend));
-    acquire_and_release(&backend, "x").await;
-    woken(&mut one, "x").await;
-    woken(&mut two, "x").await;
-}
-
-#[tokio::test]
 async fn a_release_during_the_attempt_is_not_lost() {
     let place = Place::new();
     let (here, there) = (place.open().await, place.open().await);

@@ -36,14 +36,6 @@ async fn sessions_are_looked_at() {
     }
 }
 
-#[tokio::test]
-async fn missing_table_is_found() {
-    let (server, _) = start().await;
-    server.sql("DROP TABLE lockwright_hold").unwrap();
-    let backend = patient(&server.url()).for_diagnosis().connect().await.unwrap();
-    assert!(findings(&backend).await.contains(&"tables"));
-}
-
 /// The check for a proxy opens two connections besides the doctor's own, but the user may open only
 /// two in total.
 #[tokio::test]

@@ -10,12 +10,6 @@ async fn one_that_pools_transactions_is_noticed() {
     let backend = connect(&pooler.url()).await;
     assert_eq!(backend.profile().wake_up, WakeUp::Poll);
     assert_eq!(findings(&backend).await, ["pooler"]);
-
-    let direct = connect(&server.url()).await;
-    let held = hold(&backend, "x").await;
-    busy(&direct, &claim("x"), Wait::No).await;
-    backend.release(&held, ReleaseMode::Reconcile).await.unwrap();
-    grant(&direct, &claim("x")).await;
 }
 
 /// Behind the pooler, the client must not listen, because a `LISTEN` would remain in a server
@@ -40,13 +34,4 @@ async fn nothing_is_left_in_a_session_of_others() {
                     (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory')";
         assert_eq!(pooler.sql(left).unwrap(), "0|0|0");
     }
-}
-
-#[tokio::test]
-async fn one_that_pools_sessions_works() {
-    let server = Server::start().unwrap();
-    let pooler = PgBouncer::in_front_of(&server).set("pool_mode", "session").start().unwrap();
-    let backend = connect(&pooler.url()).await;
-    assert_eq!(backend.profile().wake_up, WakeUp::Poll);
-    acquire_and_release(&backend, "x").await;
 }

@@ -38,22 +38,6 @@ async fn nothing_is_published_that_nobody_waits_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn waiting_rarely_writes() {
-    let (server, holder) = start().await;
-    let waiter = connect(&server.url()).await;
-    hold(&holder, "x").await;
-    let second = claim("x");
-    busy(&waiter, &second, FOR_EVER).await;
-    let version = || server.sql("SELECT xmin FROM lockwright_lease").unwrap();
-    let before = version();
-    for _ in 0..50 {
-        busy(&waiter, &second, FOR_EVER).await;
-        busy(&waiter, &claim("x"), Wait::No).await;
-    }
-    assert_eq!(version(), before, "asking in vain wrote the row");
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_lost_listener_comes_back() {
     let (server, holder) = start().await;
     let waiter = connect(&server.url()).await;

@@ -25,7 +25,7 @@ async fn one_that_shares_sessions_out_is_refused() {
 async fn one_that_leaves_sessions_whole_is_as_good_as_none() {
     let server = Server::start().unwrap();
     let pooler = pooler(&server, "session");
-    for mode in MODES {
+    for mode in ALL_MODES {
         let through = Backend::connect(&in_mode(&pooler.url(), mode)).await.unwrap();
         let direct = backend(&server, mode).await;
         let mine = hold(&through, "x").await;

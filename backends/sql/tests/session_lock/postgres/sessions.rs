@@ -94,8 +94,8 @@ async fn the_lock_ends_within(limit: Duration, ttl: Duration) {
         let has_locked = async || sessions_of(&server, claim.token) == 1;
         within(ms(2_000), "the lock", has_locked).await;
         proxy.set(Traffic::SwallowAll);
-        let is_free = async || granted_advisory_locks(&server) == 0;
-        within(limit, "the end of the lock", is_free).await;
+        let locks = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted";
+        within(limit, "the end of the lock", async || count(&server, locks) == 0).await;
     };
     let (answer, ()) = tokio::join!(acquiring, failing);
     answer.unwrap_err();
@@ -112,10 +112,6 @@ async fn a_hold_of_a_minute_has_its_own_timeout() {
                 WHERE application_name = 'lockwright/own' AND state = 'idle in transaction'";
     let sent = server.sql(sent).unwrap();
     assert!(sent.trim_end().ends_with(", 60000)"), "{sent}");
-}
-
-fn granted_advisory_locks(server: &Server) -> usize {
-    count(server, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted")
 }
 
 /// A request that takes a fence before it has the lock could get a lower fence than the previous

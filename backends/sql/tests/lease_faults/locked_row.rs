@@ -51,12 +51,17 @@ async fn hold_twenty(table: &str, ask: impl AsyncFn(&Locks, &str) -> Guard) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn locked_row_costs_one_hold_of_twenty() {
-    let read = async |locks: &Locks, name: &str| locks.read(name).acquire().await.unwrap();
-    tokio::join!(
-        hold_twenty(LEASE, async |locks, name| locks.mutex(name).acquire().await.unwrap()),
-        hold_twenty(LEASE, read),
-        hold_twenty(SHARED_HOLDER, read)
-    );
+    hold_twenty(LEASE, async |locks, name| locks.mutex(name).acquire().await.unwrap()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn locked_row_costs_one_reader_of_twenty() {
+    hold_twenty(LEASE, async |locks, name| locks.read(name).acquire().await.unwrap()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn locked_row_of_a_reader_costs_one_of_twenty() {
+    hold_twenty(SHARED_HOLDER, async |locks, name| locks.read(name).acquire().await.unwrap()).await;
 }
 
 /// A renewal that waits for a reader's locked row must not lock the name's row, because other

@@ -66,8 +66,10 @@ impl Shared {
         while !session.is_over() {
             let removed = match &place.node {
                 Some(node) => {
-                    let removal = session.client.delete(&node.path, None);
-                    deleted(session.answer(removal).await).map(drop)
+                    // No time limit: after an outage, the client library still sends each request,
+                    // so a retry would only add another.
+                    let removal = session.client.delete(&node.path, None).await;
+                    deleted(removal.map_err(Failure::Response)).map(drop)
                 }
                 None => remove_of_session(session, &self.paths.queue(&name), token).await,
             };

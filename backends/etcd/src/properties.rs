@@ -81,6 +81,8 @@ fn every_name_has_a_key_that_contains_it() {
                 assert_eq!(keys.name(&key).as_ref(), Some(&claim.name));
                 assert!(keys.is_own(&claim.name, lease, &key));
                 assert!(!keys.is_own(&claim.name, lease << 4 | 1, &key));
+                let longer = keys.own(&claim, lease << 4 | 1);
+                assert!(!keys.is_own(&claim.name, lease, &longer));
                 assert!(keys::is_in_queue(&keys.queue(&claim.name), &key));
                 assert_eq!(keys::mode(&key), mode);
             }

@@ -231,13 +231,16 @@ mod tests {
 
     #[test]
     fn all_keys_of_a_lock_share_its_slot_and_no_other_lock_has_them() {
-        let (token, mut all) = (Token::random(), std::collections::HashSet::new());
-        for name in names() {
-            let keys = keys(name);
-            let tombstone = keys.tombstone(token);
-            for key in keys.described().into_iter().chain([&*tombstone]) {
-                assert_eq!(slot_of(key), slot_of(keys.lock()), "{name}: {key}");
-                assert!(all.insert(key.to_owned()), "{key}");
+        let token = Token::random();
+        for prefix in ["", "shop:", "{shop}", "sh}op{"] {
+            let mut all = std::collections::HashSet::new();
+            for name in names() {
+                let keys = Keys::new(prefix, &LockName::new(name).unwrap()).unwrap();
+                let tombstone = keys.tombstone(token);
+                for key in keys.described().into_iter().chain([&*tombstone]) {
+                    assert_eq!(slot_of(key), slot_of(keys.lock()), "{prefix}{name}: {key}");
+                    assert!(all.insert(key.to_owned()), "{prefix}: {key}");
+                }
             }
         }
     }

@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Returns the folder `name` in `above`. If it is missing, `make` creates a folder below a temporary
-/// folder.
-pub fn made_once(above: &Path, name: &str, make: impl FnOnce(&Path) -> PathBuf) -> PathBuf {
-    let place = above.join(name);
+/// Returns `parent/name`. If missing, moves the folder that `make` creates in a temporary folder
+/// there.
+pub fn create_once(parent: &Path, name: &str, make: impl FnOnce(&Path) -> PathBuf) -> PathBuf {
+    let place = parent.join(name);
     if !place.is_dir() {
-        let temporary = tempfile::tempdir_in(above).unwrap();
+        let temporary = tempfile::tempdir_in(parent).unwrap();
         // If the rename fails, a concurrent test has made `place`.
         let renamed = std::fs::rename(make(temporary.path()), &place);
         assert!(renamed.is_ok() || place.is_dir(), "{renamed:?}");
@@ -41,7 +41,7 @@ pub fn python(script: &str, (name, version): (&str, &str), folder: &Path) -> Com
     // Each Python version gets its own copy, because dependencies may differ.
     let python_version = run(system, &["-c", "import platform; print(platform.python_version())"]);
     let place = format!("{name}-{version}-python-{}", python_version.trim());
-    let library = made_once(folder, &place, |temporary| {
+    let library = create_once(folder, &place, |temporary| {
         // Debian has no global pip, but a virtual environment contains one.
         let (environment, fetched) = (temporary.join("venv"), temporary.join("library"));
         run(system, &["-m", "venv", environment.to_str().unwrap()]);

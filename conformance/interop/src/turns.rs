@@ -32,11 +32,11 @@ impl Turns {
 }
 
 /// Lets clients compete for a lock, until the holding side has changed often enough. Each client
-/// has a command that acquires the lock, and one that releases it.
+/// has a command that acquires the lock, and one that releases it, after which the client rests.
 ///
 /// # Panics
 /// If a client acquires the lock while another client holds it.
-pub fn take_turns(clients: impl IntoIterator<Item = (Side, Peer, [String; 2])>) {
+pub fn take_turns(clients: impl IntoIterator<Item = (Side, Peer, [String; 2])>, rest: Duration) {
     const ENOUGH: usize = 10;
     const PAUSE: Duration = Duration::from_millis(20);
     let turns = &Mutex::new(Turns::default());
@@ -49,7 +49,7 @@ pub fn take_turns(clients: impl IntoIterator<Item = (Side, Peer, [String; 2])>) 
                     thread::sleep(PAUSE);
                     turns.lock().unwrap().inside = None;
                     assert_eq!(client.ask(&release), "released");
-                    thread::sleep(PAUSE);
+                    thread::sleep(rest);
                 }
             });
         }

@@ -90,6 +90,9 @@ async fn steal(context: &Context, guard: &Guard) -> Verdict {
 
 async fn hold_that_the_server_no_longer_has_is_lost(context: Context) -> Verdict {
     let (guard, faulty) = context.faulty_guard().await?;
+    // A backend may record a hold shortly after its grant, and only a recorded hold has a reason. An
+    // inspection waits for the record.
+    context.holders("x").await?;
     steal(&context, &guard).await?;
     let renewals = faulty.calls(Op::Renew).len();
     let ended = guard.signal().ended().await;

@@ -67,7 +67,7 @@ async fn a_request_that_was_overtaken_by_its_end_is_kept_out() {
 /// The first request created the lease, but its response was lost. Retries must not create more
 /// leases, and the client must count the TTL from the first request.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lease_whose_grant_was_not_heard_of_is_asked_for_again_and_is_not_a_new_one() {
+async fn unanswered_grant_is_retried_with_the_same_lease() {
     let late = Late::start();
     let (etcd, operator) = (late.hasty().await, connect(&late.cluster.url()).await);
     let ttl = Duration::from_secs(4);
@@ -79,6 +79,7 @@ async fn a_lease_whose_grant_was_not_heard_of_is_asked_for_again_and_is_not_a_ne
         fails(asked, ErrorKind::Unavailable);
         late.proxy.set(Traffic::Forward);
     }
+    eventually(|| async { (leases(&late.cluster) == before + 1).then_some(()) }).await;
     sleep((ttl * 3 / 4).saturating_sub(begun.elapsed())).await;
     let claim = claim_for("orders", ttl);
     let (sent, granted) = eventually(|| async {

@@ -36,7 +36,7 @@ async fn frozen_member_is_detected_without_requests() {
     let etcd = config.connect().await.unwrap();
     idle(&etcd).await;
     let connections = || proxies.iter().map(Proxy::accepted).sum::<usize>();
-    let is_reconnected = async |within: Duration| {
+    let reconnects_within = async |within: Duration| {
         let (before, end) = (connections(), Instant::now() + within);
         while connections() == before && Instant::now() < end {
             sleep(Duration::from_millis(50)).await;
@@ -44,11 +44,11 @@ async fn frozen_member_is_detected_without_requests() {
         connections() > before
     };
     // etcd closes a connection that pings too often. The client's pings are rare enough.
-    assert!(!is_reconnected(Duration::from_secs(18)).await, "it was hung up on");
+    assert!(!reconnects_within(Duration::from_secs(18)).await, "etcd closed a connection");
     let mut noticed = 0;
     for proxy in &proxies {
         proxy.set(Traffic::Hold);
-        noticed += usize::from(is_reconnected(Duration::from_secs(12)).await);
+        noticed += usize::from(reconnects_within(Duration::from_secs(12)).await);
         proxy.set(Traffic::Forward);
     }
     assert!(noticed > 0, "nothing was noticed");

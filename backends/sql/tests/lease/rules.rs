@@ -32,7 +32,8 @@ async fn hold_that_expires_while_its_row_is_locked_is_not_revived() {
         if by_renewal {
             assert_eq!(renew(&*backend, &held).await, Renewal::not_held(Reason::Expired));
         }
-        backend.release(&held, ReleaseMode::Plain).await.unwrap();
+        let ended = backend.release(&held, ReleaseMode::Plain).await.unwrap();
+        assert!(!by_renewal || ended == ReleaseOutcome::NotHeld, "{ended:?}");
     }
 }
 

@@ -1,6 +1,34 @@
 use crate::support::*;
 
 #[tokio::test]
+async fn answers_name_the_holder_and_the_reason() {
+    let place = Place::new();
+    let backend = place.open().await;
+    let a = Claim { fences: 5, ..claim_for("x", ms(500)) };
+    let (b, cancelled) = (claim_for("x", LONG), claim_for("x", LONG));
+    let first = grant(&backend, &a).await;
+    let busy = busy(&backend, &b, Wait::No).await;
+    let holder = busy.holder.unwrap();
+    assert_eq!(holder.token, Some(a.token));
+    assert_eq!(holder.fence, Some(first.fence));
+    assert_eq!(holder.identity.as_ref(), Some(&*a.identity));
+    assert!(busy.retry_after.unwrap() <= a.ttl);
+    let again = grant(&backend, &a).await;
+    assert_eq!((again.fence, again.fences), (first.fence, 5));
+
+    assert_eq!(renew(&backend, &b).await, Renewal::not_held(Reason::Gone));
+    backend.release(&cancelled, ReleaseMode::Reconcile).await.unwrap();
+    refused(backend.try_acquire(&cancelled).await, ErrorKind::Lost(Reason::Gone), "");
+    within(LIMIT, "the hold to expire", async || !is_busy(&backend, &b).await).await;
+    release(&backend, &b).await;
+    grant(&backend, &Claim { ttl: ms(50), ..a.clone() }).await;
+    sleep(ms(60)).await;
+    assert_eq!(renew(&backend, &a).await, Renewal::not_held(Reason::Expired));
+    let ended = backend.release(&a, ReleaseMode::Plain).await.unwrap();
+    assert_eq!(ended, ReleaseOutcome::NotHeld);
+}
+
+#[tokio::test]
 async fn a_request_that_fails_spoils_nothing_for_those_beside_it() {
     let place = Place::new();
     let backend = place.open().await;

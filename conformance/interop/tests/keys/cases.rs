@@ -105,7 +105,7 @@ pub(crate) async fn a_crash_of_ours_frees_the_lock_when_it_has_run_out_and_not_b
 ) {
     const TTL: Duration = Duration::from_secs(2);
     let mut theirs = scene.theirs();
-    let mut ours = scene.ours_elsewhere(TTL);
+    let mut ours = scene.lockwright_process(TTL);
     assert_eq!(ours.ask("wait orders/42"), "yes");
     assert_eq!(theirs.ask("wait orders/42 30 3"), "no", "our hold is renewed");
     ours.kill();
@@ -118,9 +118,11 @@ pub(crate) async fn a_crash_of_ours_frees_the_lock_when_it_has_run_out_and_not_b
 }
 
 pub(crate) async fn both_take_turns_and_are_never_inside_at_once(scene: Scene) {
-    let ours = (Side::Ours, scene.ours_elsewhere(LIMIT), "wait orders/42");
+    let ours = (Side::Ours, scene.lockwright_process(LIMIT), "wait orders/42");
     let theirs = (Side::Theirs, scene.theirs(), "wait orders/42 30 20");
-    take_turns([ours, theirs].map(|(side, client, acquire)| {
+    let clients = [ours, theirs].map(|(side, client, acquire)| {
         (side, client, [acquire, "release orders/42"].map(str::to_owned))
-    }));
+    });
+    // Without a rest, a client that polls would rarely get the lock.
+    take_turns(clients, Duration::from_millis(20));
 }

@@ -40,7 +40,7 @@ impl Scene {
     }
 
     /// Starts a Lockwright process.
-    pub(crate) fn ours_elsewhere(&self, ttl: Duration) -> Peer {
+    pub(crate) fn lockwright_process(&self, ttl: Duration) -> Peer {
         let mut command = Command::new(env!("CARGO_BIN_EXE_interop-ours"));
         command.args([&self.url, &ttl.as_millis().to_string()]);
         Peer::start(command)

@@ -49,7 +49,7 @@ fn compiled() -> PathBuf {
     let mut hasher = DefaultHasher::new();
     std::fs::read(CURATOR).unwrap().hash(&mut hasher);
     let name = format!("curator-{:016x}", hasher.finish());
-    programs::made_once(Path::new(env!("CARGO_TARGET_TMPDIR")), &name, |temporary| {
+    programs::create_once(Path::new(env!("CARGO_TARGET_TMPDIR")), &name, |temporary| {
         let classes = temporary.join("classes");
         let mut javac = Command::new("javac");
         javac.args(["-cp", JARS, "-d"]).args([&classes, Path::new(CURATOR)]);

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use lockwright::Locks;
 use lockwright::backend::{Event, ReleaseMode};
 use lockwright_conformance::test_helpers::{FOR_EVER, busy, claim_for, events, grant_next, next};
@@ -60,8 +62,9 @@ pub(crate) fn their_hold_is_one_without_a_token(scene: &Scene) {
 }
 
 pub(crate) fn both_take_turns_and_are_never_inside_at_once(scene: &Scene) {
-    take_turns([Side::Ours, Side::Theirs, Side::Ours, Side::Theirs].map(|side| {
+    let clients = [Side::Ours, Side::Theirs, Side::Ours, Side::Theirs].map(|side| {
         let Client { peer, name } = scene.client(side);
         (side, peer, ["wait", "release"].map(|what| format!("{what} {name}")))
-    }));
+    });
+    take_turns(clients, Duration::ZERO);
 }

@@ -9,15 +9,16 @@ use super::{
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hold_outlives_a_dead_or_partitioned_leader() {
     for version in VERSIONS {
-        for (dies, is_holders) in [(true, true), (true, false), (false, true)] {
+        for (dies, holder_at_leader) in [(true, true), (true, false), (false, true)] {
             let mut cluster = start(version);
             let all = participants(LONG);
             let old = cluster.leader().unwrap();
             let (at_leader, _proxies) = connected_to(&cluster, old).await;
-            assert!(at_leader.profile().survives.contains(Fault::Partition));
+            let survives = at_leader.profile().survives;
+            assert!(survives.contains(Fault::Partition) && !survives.contains(Fault::Failover));
             let elsewhere = locks(&url_without(&cluster, old)).await;
             let (ours, others) =
-                if is_holders { (&at_leader, &elsewhere) } else { (&elsewhere, &at_leader) };
+                if holder_at_leader { (&at_leader, &elsewhere) } else { (&elsewhere, &at_leader) };
             let (holder, waiter) = holder_and_waiter(&all, ours, others).await;
             match dies {
                 true => cluster.members[old].kill(),

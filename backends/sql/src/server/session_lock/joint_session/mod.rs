@@ -56,8 +56,8 @@ struct JointSession {
     slots: Arc<Semaphore>,
 }
 
-/// A session, and senders of requests to its task. If the task drops an answer's sender, the session has
-/// ended or will end.
+/// A session's id, and senders of requests to its task. If the task drops an answer's sender, the
+/// session has ended or will end.
 #[derive(Debug, Clone)]
 struct Orders {
     id: SessionId,

@@ -17,7 +17,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// How long a session without holds stays open, or half of its TTL if that is less. The server ends
 /// an idle session after the TTL.
-const KEPT: Duration = Duration::from_secs(5);
+pub(super) const KEPT: Duration = Duration::from_secs(5);
 
 const BATCH: usize = 100;
 

@@ -9,6 +9,7 @@ use tokio::task::yield_now;
 use tokio::time::Instant;
 
 use super::super::{Ended, Grant};
+use super::task::KEPT;
 use super::*;
 
 const TTL: Duration = Duration::from_secs(30);
@@ -187,5 +188,19 @@ async fn silent_session_is_closed() {
     settle().await;
     assert_eq!(session.log(), "lock a, lock b, close");
     assert_eq!(begun.elapsed(), MOST_LIMIT + MARGIN);
+    assert!(joint.orders.locks.is_closed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn session_without_holds_is_closed() {
+    let session = Fake::default();
+    let joint = start(&session);
+    let mut one = member(&joint, "a").await;
+    tokio::time::sleep(2 * KEPT).await;
+    assert_eq!(session.log(), "lock a");
+    one.unlock().await.unwrap();
+    drop(one);
+    tokio::time::sleep(2 * KEPT).await;
+    assert_eq!(session.log(), "unlock a, close");
     assert!(joint.orders.locks.is_closed());
 }

@@ -39,7 +39,7 @@ pub enum Group {
     Election,
     /// Transfers of holds to another process.
     Tickets,
-    /// A protected store rejects late writes.
+    /// A protected resource rejects late writes.
     Enforcement,
     /// Operators break holds.
     Breaking,
@@ -101,10 +101,10 @@ impl Need {
             Self::Processes if profile.scope == Scope::Process => {
                 (false, "other processes don't reach the backend's store")
             }
-            Self::Processes => (factory.address.is_some(), "the factory starts no other processes"),
-            Self::MovedClock => {
-                (factory.runtime == Runtime::Paused, "the factory's clock can't be moved")
+            Self::Processes => {
+                (factory.address.is_some(), "the factory has no URL (`Factory::at`)")
             }
+            Self::MovedClock => (factory.runtime == Runtime::Paused, "the runtime isn't `Paused`"),
             Self::Freeze => (can(Harm::Freeze), "the factory can't freeze the server"),
             Self::Restart => (can(Harm::Restart), "the factory can't restart the server"),
             Self::Forget => (
@@ -114,7 +114,7 @@ impl Need {
             Self::Cut => (can(Harm::Cut), "the factory can't cut a client off from the server"),
             Self::Enforcement => (
                 factory.protected.is_some(),
-                "the factory has no resource that refuses late writes",
+                "the factory has no protected resource that rejects late writes",
             ),
             Self::Shared => (profile.modes.shared, "the backend has no shared locks"),
             Self::Permits => (profile.modes.permits, "the backend has no semaphores"),

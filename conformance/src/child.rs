@@ -163,7 +163,7 @@ impl Child {
         register: &Register,
     ) -> Verdict<Self> {
         let program = context.factory.address.as_deref().and_then(this_program);
-        let mut command = given(program, "the factory has no child process")?;
+        let mut command = given(program, "there is no URL or program for a child")?;
         let (namespace, register) = (context.root.clone(), register.serve()?.to_string());
         let job = serde_json::to_string(&Job { what, namespace, ttl, register });
         let mut process = command

@@ -1,4 +1,4 @@
-//! The suite's access to a backend, which its author describes.
+//! Describes a backend to the suite.
 
 use std::fmt;
 use std::pin::Pin;
@@ -17,7 +17,7 @@ type Testing = dyn Fn(Arc<dyn DistributedLock>, &Clock, Duration) -> Result<Box<
     + Send
     + Sync;
 
-/// The suite's access to a backend.
+/// A description of a backend for the suite.
 pub struct Factory {
     pub(crate) open: Opening,
     pub(crate) label: Option<String>,
@@ -54,7 +54,7 @@ impl Factory {
         }
     }
 
-    /// Creates a factory for the running server at `url`. Other processes connect to this URL by
+    /// Creates a factory for the running server at `url`, to which child processes connect in
     /// [`child::main`](crate::child::main).
     pub fn at<F, B>(url: impl Into<String>, connect: fn(String) -> F) -> Self
     where
@@ -76,7 +76,8 @@ impl Factory {
         Self { runtime, ..self }
     }
 
-    /// Sets the default number of parallel cases, by default 16.
+    /// Sets the number of parallel cases in [`Runtime::Real`] without `--test-threads`, 16 by
+    /// default.
     pub fn at_a_time(self, at_a_time: usize) -> Self {
         Self { at_a_time, ..self }
     }
@@ -86,12 +87,13 @@ impl Factory {
         Self { ttl, ..self }
     }
 
-    /// Sets a store that rejects late writes.
+    /// Sets a protected resource that rejects late writes.
     pub fn protected(self, protected: Protect) -> Self {
         Self { protected: Some(protected), ..self }
     }
 
-    /// Sets a function that starts a server for one case. The case may do these harms to it.
+    /// Sets the function that starts a server for one case, and the `harms` that the case may do to
+    /// it.
     pub fn fragile<F: Future<Output = Result<Fragile>> + Send + 'static>(
         self,
         harms: &'static [Harm],

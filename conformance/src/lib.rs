@@ -1,6 +1,6 @@
 //! The conformance suite that every Lockwright backend passes.
 //!
-//! A backend's author describes it by a [`Factory`]. The feature `harness` then runs each case as a test:
+//! A [`Factory`] describes a backend. The feature `harness` then runs each case as a test:
 //!
 //! ```ignore
 //! fn main() -> std::process::ExitCode {

@@ -1,4 +1,4 @@
-//! A backend's protected store, which rejects late writes by their fence.
+//! A backend's protected resource that rejects late writes.
 
 use std::fmt;
 use std::pin::Pin;

@@ -60,8 +60,8 @@ impl Register {
         fresh
     }
 
-    /// Returns the writes for `name`.
-    pub fn writes_to(&self, name: &str) -> Writes {
+    /// Returns the highest fence and the counts of the writes for `name`.
+    pub fn counts(&self, name: &str) -> Writes {
         lock(&self.0).writes.get(name).copied().unwrap_or_default()
     }
 

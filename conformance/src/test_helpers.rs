@@ -47,7 +47,7 @@ pub fn grant(backend: &dyn DistributedLock, claim: &Claim) -> impl Future<Output
     granted(backend, claim, Wait::No)
 }
 
-/// Acquires a lock for the first claim in the queue.
+/// Acquires a lock for `claim`, which must be first in the queue.
 #[track_caller]
 pub fn grant_next(
     backend: &dyn DistributedLock,

@@ -72,8 +72,8 @@ impl Program {
         self
     }
 
-    /// Makes kills and freezes include the program's children, which the program ends at the signal
-    /// `stop`, and at the signal `last` (without `SIG`), sent when this process ends.
+    /// Kills and freezes include the program's children. The signals `stop` and `last` (sent when
+    /// this process ends; without `SIG`) must end them.
     pub(crate) fn with_children(mut self, stop: Signal, last: &'static str) -> Self {
         self.has_children = true;
         (self.stop_signal, self.last_signal) = (stop, last);

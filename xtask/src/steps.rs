@@ -14,7 +14,7 @@ use crate::{
     binaries, chaos, config, cost, examples, folders, pages, parallel, prose, servers, table,
     versions,
 };
-use When::{AtOnce, First, InTurn, WithTests};
+use When::{First, InTurn, Parallel, WithTests};
 
 type Run = fn(&Options) -> Result<Report, String>;
 
@@ -31,7 +31,7 @@ pub(crate) enum When {
     First,
     InTurn,
     /// In parallel with later steps, because the step waits for the network.
-    AtOnce,
+    Parallel,
     /// In parallel with the tests, at low priority.
     WithTests,
 }
@@ -47,7 +47,7 @@ pub(crate) const ALL: &[Step] = &[
     step(InTurn, "pages", "links and required parts of the documentation", links),
     step(InTurn, "prose", "the words that docs/src/style.md rules out", prose::step),
     step(InTurn, "tree", "limits on the number of dependencies", tree),
-    step(AtOnce, "download", "newer versions of the servers", versions::download),
+    step(Parallel, "download", "newer versions of the servers", versions::download),
     step(WithTests, "clippy", "lints, warnings as errors", clippy),
     step(WithTests, "features", "each feature of the facade alone", features),
     step(WithTests, "doc", "the API documentation, without warnings", doc),

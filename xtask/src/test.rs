@@ -46,18 +46,18 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
 }
 
 fn run(chosen: &[&'static Step], options: &Options) -> Vec<Done> {
-    let is_parallel = |step: &&Step| matches!(step.when, When::AtOnce | When::WithTests);
+    let is_parallel = |step: &&Step| matches!(step.when, When::Parallel | When::WithTests);
     let first = chosen.iter().position(is_parallel).unwrap_or(chosen.len());
     let mut done = run_in_turn(&chosen[..first], options);
     if done.iter().any(|done| done.stops) {
         return done;
     }
-    let [in_turn, at_once, with_tests] =
-        [When::InTurn, When::AtOnce, When::WithTests].map(|when| {
+    let [in_turn, parallel, with_tests] =
+        [When::InTurn, When::Parallel, When::WithTests].map(|when| {
             chosen[first..].iter().copied().filter(|it| it.when == when).collect::<Vec<_>>()
         });
     done.extend(thread::scope(|scope| {
-        let at_once = scope.spawn(move || run_in_turn(&at_once, options));
+        let parallel = scope.spawn(move || run_in_turn(&parallel, options));
         let with_tests = scope.spawn(move || {
             options.tests_are_built.wait();
             let _running = options.background.lock().unwrap_or_else(PoisonError::into_inner);
@@ -65,7 +65,7 @@ fn run(chosen: &[&'static Step], options: &Options) -> Vec<Done> {
         });
         let mut done = run_in_turn(&in_turn, options);
         let _ = options.tests_are_built.set(()); // ends the wait if no step built tests
-        done.extend(at_once.join().expect("a step doesn't panic"));
+        done.extend(parallel.join().expect("a step doesn't panic"));
         done.extend(with_tests.join().expect("a step doesn't panic"));
         done
     }));

@@ -7,7 +7,7 @@ use lockwright_core::{
     Result, Wait,
 };
 
-use crate::errors::{Effect, error, is_no_lease};
+use crate::errors::{Effect, error, is_lease_not_found};
 use crate::keys::is_in_queue;
 use crate::leases::Lease;
 use crate::queue::QueueKey;
@@ -165,7 +165,7 @@ impl AcquireSteps<'_> {
         }
         match self.shared.confirm(lease).await {
             Ok(()) => Ok(true),
-            Err(failure) if is_no_lease(&failure) => Ok(false),
+            Err(failure) if is_lease_not_found(&failure) => Ok(false),
             Err(failure) => Err(failure),
         }
     }
@@ -284,7 +284,7 @@ impl AcquireSteps<'_> {
                 // Some etcd versions accept a keep-alive of a lease that they are about to end, so
                 // read the key again.
                 Ok(()) => Ok(Step::Again),
-                Err(failure) if is_no_lease(&failure) => Ok(Step::Again),
+                Err(failure) if is_lease_not_found(&failure) => Ok(Step::Again),
                 Err(failure) => Err(Effect::Changes
                     .unanswered("confirming that the lease is alive failed")
                     .with_source(failure)),

@@ -6,7 +6,7 @@ use lockwright_core::{
     BreakMode, BreakTarget, Broken, ErrorKind, Event, LockName, Reason, Result, Token,
 };
 
-use crate::errors::{Effect, error, is_no_lease};
+use crate::errors::{Effect, error, is_lease_not_found};
 use crate::leases::seconds;
 use crate::shared::{Found, Shared, TxnReply};
 use crate::value::{Entry, Tombstone, Value};
@@ -79,7 +79,7 @@ async fn free(shared: &Shared, entry: &Entry, note: &str) -> Result<Option<Broke
     let txn = Txn::new().when([entry.is_unchanged()]).and_then(ending).or_else(looking);
     let answered = match shared.transact(txn, Effect::Changes, None).await {
         Ok(answered) => answered,
-        Err(failure) if is_no_lease(&failure) => return Ok(None),
+        Err(failure) if is_lease_not_found(&failure) => return Ok(None),
         Err(failure) => return Err(failure),
     };
     if !answered.succeeded && !did_first_request(&answered, entry, request)? {

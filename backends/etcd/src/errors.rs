@@ -44,12 +44,7 @@ pub(crate) enum ErrorClass {
 /// etcd's error messages, with the class, kind and text that Lockwright gives them. Without a kind,
 /// the request may have had an effect, so its `Effect` decides the kind.
 const REFUSALS: [(&str, ErrorClass, Option<ErrorKind>, &str); 19] = [
-    (
-        NO_LEASE,
-        NoLease,
-        Some(Unavailable),
-        "the lease of the claim expired during the request; retry",
-    ),
+    (NO_LEASE, NoLease, Some(Unavailable), "the etcd lease expired during the request; retry"),
     ("permission denied", Refused, Some(Denied), NO_PERMISSION),
     (
         "authentication failed, invalid user ID or password",
@@ -173,7 +168,7 @@ pub(crate) fn is_granted_already(cause: &etcd_client::Error) -> bool {
     words(cause).contains("lease already exists")
 }
 
-pub(crate) fn is_no_lease(failure: &Error) -> bool {
+pub(crate) fn is_lease_not_found(failure: &Error) -> bool {
     says(failure, NO_LEASE)
 }
 

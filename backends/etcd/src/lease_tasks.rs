@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::task::JoinSet;
 
-use crate::errors::is_no_lease;
+use crate::errors::is_lease_not_found;
 use crate::leases::{self, Lease};
 use crate::shared::Shared;
 use crate::{orphans, release};
@@ -41,7 +41,7 @@ pub(crate) fn start(shared: &Arc<Shared>, lease: &Arc<Lease>) {
             };
             match confirmed {
                 Ok(()) => {}
-                Err(failure) if is_no_lease(&failure) => return,
+                Err(failure) if is_lease_not_found(&failure) => return,
                 Err(failure) => {
                     tracing::debug!(%failure, "etcd: renewing a lease failed, retrying");
                     pause.await;

@@ -142,9 +142,9 @@ impl Members {
         self.config.response_timeout.min(ttl / 2)
     }
 
-    /// Sends a request, and repeats it at other members for at most `limit`. If the lease doesn't
-    /// exist ([`is_no_lease`](crate::errors::is_no_lease)), the request has no effect, even if a
-    /// copy arrives later.
+    /// Sends a request, and repeats it at other members for at most `limit`. After the error
+    /// [`is_lease_not_found`](crate::errors::is_lease_not_found), no attempt takes effect later,
+    /// and the lease's keys are gone.
     pub(crate) async fn ask<T, F>(
         self: &Arc<Self>,
         effect: Effect,

@@ -4,7 +4,7 @@ use etcd_client::{Compare, CompareOp, PutOptions, Txn, TxnOp};
 use lockwright_core::{ErrorKind, Result};
 
 use crate::acquire::{AcquireSteps, Step, ended, several};
-use crate::errors::{Effect, is_no_lease};
+use crate::errors::{Effect, is_lease_not_found};
 use crate::keys::{after, is_in_queue};
 use crate::leases::Lease;
 use crate::queue::QueueKey;
@@ -104,7 +104,7 @@ impl AcquireSteps<'_> {
                 let is_unsure = before || answered.was_unsure;
                 Ok(Some((answered, is_unsure)))
             }
-            Err(failure) if is_no_lease(&failure) => {
+            Err(failure) if is_lease_not_found(&failure) => {
                 shared.lose(lease);
                 Ok(None)
             }

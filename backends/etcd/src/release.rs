@@ -9,7 +9,7 @@ use lockwright_core::{
     Claim, ErrorKind, LockName, Reason, ReleaseMode, ReleaseOutcome, Result, Token,
 };
 
-use crate::errors::{Effect, error, is_no_lease, is_out_of_space};
+use crate::errors::{Effect, error, is_lease_not_found, is_out_of_space};
 use crate::shared::{Found, Place, Shared};
 use crate::value::Tombstone;
 
@@ -56,7 +56,7 @@ async fn end_overdue(shared: &Arc<Shared>, token: Token, place: &Place) -> Resul
     shared.wakeups.forget(&place.key);
     if place.created == 0 || place.is_unsure {
         return match put_tombstone_on_lease(shared, token, place).await {
-            Err(failure) if is_no_lease(&failure) => Ok(()),
+            Err(failure) if is_lease_not_found(&failure) => Ok(()),
             ended => ended.map(drop),
         };
     }
@@ -115,7 +115,9 @@ pub(crate) async fn put_tombstone(
 ) -> Result<ReleaseOutcome> {
     match put_tombstone_on_lease(shared, claim.token, place).await {
         // The lease has ended, but a broken hold's key may be on another lease.
-        Err(failure) if is_no_lease(&failure) => by_token(shared, &claim.name, claim.token).await,
+        Err(failure) if is_lease_not_found(&failure) => {
+            by_token(shared, &claim.name, claim.token).await
+        }
         ended => ended,
     }
 }

@@ -9,7 +9,7 @@ use lockwright_core::{Claim, Reason, Renew, Renewal, RenewalOutcome, Result};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-use crate::errors::{Effect, is_no_lease};
+use crate::errors::{Effect, is_lease_not_found};
 use crate::leases::Lease;
 use crate::shared::{Found, OPERATIONS_AT_ONCE, Place, Shared};
 use crate::value::Entry;
@@ -115,7 +115,7 @@ async fn renew_lease(
     for _ in 0..PROOFS {
         match shared.keep_alive(lease).await {
             Ok(()) => {}
-            Err(failure) if is_no_lease(&failure) => {
+            Err(failure) if is_lease_not_found(&failure) => {
                 let expired = |hold: &Numbered| (hold.at, Renewal::not_held(Reason::Expired));
                 return Ok(holds.iter().map(expired).collect());
             }

@@ -5,7 +5,7 @@ use etcd_client::LeaseGrantOptions;
 use lockwright_core::{Claim, ErrorKind, RenewalMode, Result};
 use tokio::time::timeout;
 
-use crate::errors::{self, Effect, error, is_no_lease};
+use crate::errors::{self, Effect, error, is_lease_not_found};
 use crate::lease_tasks;
 use crate::leases::{Lease, LeaseRequest, seconds};
 use crate::members::Link;
@@ -45,7 +45,7 @@ impl Shared {
             if self.clock.now() > lease.due() + lease.ttl / 8 {
                 match self.confirm(&lease).await {
                     Ok(()) => {}
-                    Err(failure) if is_no_lease(&failure) => continue,
+                    Err(failure) if is_lease_not_found(&failure) => continue,
                     Err(failure) => return Err(failure),
                 }
             }

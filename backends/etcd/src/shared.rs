@@ -8,7 +8,7 @@ use lockwright_core::backend_util::{ClaimRegistry, EndedClaims};
 use lockwright_core::{BootInstant, Claim, Clock, Event, LockName, Reason, Result, Token};
 use tokio::sync::watch;
 
-use crate::errors::{Effect, is_no_lease, unexpected_response};
+use crate::errors::{Effect, is_lease_not_found, unexpected_response};
 use crate::keys::{Keys, behind};
 use crate::leases::{self, Lease, Pool};
 use crate::members::{Answer, Link, Members};
@@ -147,7 +147,7 @@ impl Shared {
     pub(crate) async fn keep_alive(&self, lease: &Arc<Lease>) -> Result<()> {
         let request = |link: Arc<Link>| async move { lease.keep_alive(&link, &self.clock).await };
         let kept = self.members.ask(Effect::Reads, self.members.limit(lease.ttl), request).await;
-        if kept.as_ref().is_err_and(is_no_lease) {
+        if kept.as_ref().is_err_and(is_lease_not_found) {
             if self.has_key(lease).await? {
                 return Err(Effect::Reads.unanswered("the new leader doesn't have the lease yet"));
             }
@@ -227,7 +227,7 @@ impl Shared {
                 Ok(Some((left.min(granted), granted)))
             }
             Ok(_) => Ok(None),
-            Err(failure) if is_no_lease(&failure) => Ok(None),
+            Err(failure) if is_lease_not_found(&failure) => Ok(None),
             Err(failure) => Err(failure),
         }
     }

@@ -10,12 +10,12 @@ use crate::{errors, tls};
 pub(crate) fn silence(server: &str, limit: Duration) -> Error {
     // A server without TLS reads the handshake as an incomplete command, and sends nothing.
     Error::unavailable(format!(
-        "{server} did not answer within {limit:?}; check that it is a Redis, that it runs, and \
-         that it uses TLS if the URL does"
+        "{server} did not answer within {limit:?}; check that it is a Redis server, that it runs, \
+         and that it uses TLS if the URL does"
     ))
 }
 
-/// Returns an error that several callers get. It has no source.
+/// Copies an error for another caller, without its source.
 pub(crate) fn copied(failure: &Error) -> Error {
     Error::new(failure.kind(), failure.message())
 }
@@ -32,7 +32,7 @@ pub(crate) fn of(cause: &RedisError, server: &str) -> Error {
         ),
         (None, redis::ErrorKind::Parse) => (
             ErrorKind::InvalidConfig,
-            format!("{server} is not a Redis; check the host and the port"),
+            format!("{server} is not a Redis server; check the host and the port"),
         ),
         (None, redis::ErrorKind::RESP3NotSupported) => (
             ErrorKind::Unsupported,

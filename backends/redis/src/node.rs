@@ -255,9 +255,8 @@ impl RedisNode {
         Keys::new(&self.link.shared.config.key_prefix, name)
     }
 
-    /// Returns the connection for a request, unless the node has another incarnation or doesn't
-    /// vote.
-    async fn voting(&self, incarnation: &Incarnation) -> Result<Option<Arc<Live>>> {
+    /// Returns the connection if `incarnation` votes and is the last one seen.
+    async fn voting_connection(&self, incarnation: &Incarnation) -> Result<Option<Arc<Live>>> {
         let live = self.link.live().await?;
         let votes = incarnation.votes && self.is_known(&live, incarnation);
         Ok(votes.then_some(live))
@@ -309,7 +308,7 @@ impl Node for RedisNode {
             ));
         }
         let keys = self.keys(&claim.name)?;
-        let Some(live) = self.voting(incarnation).await? else {
+        let Some(live) = self.voting_connection(incarnation).await? else {
             return Ok(Vote::WrongIncarnation);
         };
         let value = self.link.shared.wakeups.fast_path.hold_value(claim);
@@ -345,7 +344,7 @@ impl Node for RedisNode {
 
     async fn raise(&self, incarnation: &Incarnation, claim: &Claim, fence: Fence) -> Result<bool> {
         let keys = self.keys(&claim.name)?;
-        let Some(live) = self.voting(incarnation).await? else { return Ok(false) };
+        let Some(live) = self.voting_connection(incarnation).await? else { return Ok(false) };
         let scripted = [keys.lock(), keys.fence(), &self.incarnation_key];
         let arguments = [
             &*claim.token.to_string(),
@@ -368,7 +367,7 @@ impl Node for RedisNode {
         incarnation: &Incarnation,
         holds: &[Renew<'_>],
     ) -> Result<Option<Vec<RenewalOutcome>>> {
-        let Some(live) = self.voting(incarnation).await? else { return Ok(None) };
+        let Some(live) = self.voting_connection(incarnation).await? else { return Ok(None) };
         let batch = Batch::new(&self.link.shared.config.key_prefix, holds)?;
         let mut keys = batch.keys();
         keys.push(&self.incarnation_key);

@@ -16,17 +16,17 @@ pub(crate) struct Script {
     hash: String,
 }
 
-/// A request to the node of `key`, directly after the command `before`.
+/// A request to the node of `key`. `before`, if any, is sent directly before it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Call<'c> {
     pub(crate) key: &'c str,
     pub(crate) before: Option<&'c Cmd>,
-    pub(crate) what: What<'c>,
+    pub(crate) what: Body<'c>,
     pub(crate) effect: Effect,
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum What<'c> {
+pub(crate) enum Body<'c> {
     Script { script: &'c Script, keys: &'c [&'c str], arguments: &'c [&'c str] },
     Command(&'c Cmd),
 }
@@ -69,11 +69,11 @@ impl Script {
         effect: Effect,
     ) -> Call<'c> {
         let key = keys.first().copied().unwrap_or_default();
-        let what = What::Script { script: self, keys, arguments };
+        let what = Body::Script { script: self, keys, arguments };
         Call { key, before: None, what, effect }
     }
 
-    /// Returns `EVALSHA`, or `EVAL` if the server lacks the script.
+    /// Returns `EVALSHA` if `is_known`, else `EVAL`.
     pub(crate) fn command(&self, is_known: bool, keys: &[&str], arguments: &[&str]) -> Cmd {
         let (command, script) =
             if is_known { ("EVALSHA", &*self.hash) } else { ("EVAL", self.text) };
@@ -87,11 +87,11 @@ impl Script {
 
 impl<'c> Call<'c> {
     pub(crate) fn command(key: &'c str, command: &'c Cmd, effect: Effect) -> Self {
-        Self { key, before: None, what: What::Command(command), effect }
+        Self { key, before: None, what: Body::Command(command), effect }
     }
 
     pub(crate) fn is_of(self, scripts: &[&Script]) -> bool {
-        let What::Script { script, .. } = self.what else { return false };
+        let Body::Script { script, .. } = self.what else { return false };
         scripts.iter().any(|one| std::ptr::eq(*one, script))
     }
 }

@@ -20,7 +20,7 @@ const COMMON: [&str; 3] = ["prefix", "replicas", "replica_timeout"];
 const TLS: [&str; 3] = ["ca", "cert", "key"];
 const SENTINEL: [&str; 2] = ["sentinel_user", "sentinel_password"];
 
-/// Returns the parameters of all URLs.
+/// Returns every URL parameter except a socket's `user` and `pass`, which are masked.
 pub(crate) fn parameters() -> Vec<&'static str> {
     [&COMMON[..], &TLS, &SENTINEL, &["db"]].concat()
 }

@@ -80,7 +80,7 @@ struct Round {
     node_votes: Requests<Report>,
     begun: Instant,
     limit: Duration,
-    /// A vote's fence is the one that the node has recorded.
+    /// Each vote has its node's recorded fence.
     answers: Vec<Option<Answer>>,
     afterwards: NodeErrors,
     /// Nodes on which the vote's release was tried.
@@ -139,7 +139,7 @@ impl Round {
             return votes;
         }
         self.timed_out = true;
-        self.awaited().for_each(|at| self.request.fleet.memberships[at].responds(false));
+        self.awaited().for_each(|at| self.request.fleet.memberships[at].set_responsive(false));
         self.decided().unwrap_or(Votes::TooFew)
     }
 
@@ -225,9 +225,9 @@ impl Round {
         let until = Instant::now() + self.limit;
         let moment = Instant::now() + self.limit / 4;
         loop {
-            let owing = self.yes().any(|(at, _)| !self.release_tried.contains(at));
+            let has_unreleased_vote = self.yes().any(|(at, _)| !self.release_tried.contains(at));
             let may_be_a_quorum = self.left_behind().count() >= self.request.fleet.quorum;
-            let until = if owing || may_be_a_quorum {
+            let until = if has_unreleased_vote || may_be_a_quorum {
                 until
             } else if self.awaited().count() > 0 && !self.timed_out {
                 moment

@@ -48,18 +48,18 @@ impl Fleet {
     /// Returns the node's incarnation for a request, after any check or admission that is due.
     pub(crate) async fn incarnation(&self, at: usize, until: Instant) -> Result<Arc<Incarnation>> {
         let membership = &self.memberships[at];
-        if let Next::Known(incarnation) = membership.next(self.now()) {
+        if let Next::Decided(incarnation) = membership.next(self.now()) {
             return incarnation;
         }
         let looking = timeout_at(until, membership.looking.lock()).await;
         let _looking = looking.map_err(|_| status_unknown())?;
         match membership.next(self.now()) {
-            Next::Known(incarnation) => return incarnation,
+            Next::Decided(incarnation) => return incarnation,
             Next::Look => self.look(at).await?,
             Next::Admit(seen) => self.admit(at, &seen).await?,
         }
         match membership.next(self.now()) {
-            Next::Known(incarnation) => incarnation,
+            Next::Decided(incarnation) => incarnation,
             Next::Look | Next::Admit(_) => Err(status_unknown()),
         }
     }
@@ -78,7 +78,7 @@ impl Fleet {
         let (now, membership) = (self.now(), &self.memberships[at]);
         match shown.and_then(|incarnation| self.of_this_fleet(incarnation)) {
             Ok(incarnation) => {
-                membership.responds(true);
+                membership.set_responsive(true);
                 // Nodes join one at a time, so that a server with two addresses gets one vote.
                 let _joining = lock(&self.joining);
                 match self.why_refused(at, &incarnation) {

@@ -58,15 +58,15 @@ enum State {
 
 #[derive(Debug)]
 pub(crate) enum Next {
-    /// The incarnation to ask, or why the node isn't asked.
-    Known(Result<Arc<Incarnation>>),
+    /// The incarnation to ask, or the error to return.
+    Decided(Result<Arc<Incarnation>>),
     Look,
     Admit(Arc<Incarnation>),
 }
 
 impl Membership {
-    pub(crate) fn responds(&self, does: bool) {
-        self.is_unresponsive.store(!does, Ordering::Relaxed);
+    pub(crate) fn set_responsive(&self, is_responsive: bool) {
+        self.is_unresponsive.store(!is_responsive, Ordering::Relaxed);
     }
 
     pub(crate) fn is_unresponsive(&self) -> bool {
@@ -77,16 +77,16 @@ impl Membership {
         match &lock(&self.state).state {
             State::Unknown => Next::Look,
             State::Failed { kind, why, at } if now < *at + LOOK_AGAIN => {
-                Next::Known(Err(Error::new(*kind, why.clone())))
+                Next::Decided(Err(Error::new(*kind, why.clone())))
             }
             State::Failed { .. } => Next::Look,
-            State::Voting(incarnation) => Next::Known(Ok(Arc::clone(incarnation))),
+            State::Voting(incarnation) => Next::Decided(Ok(Arc::clone(incarnation))),
             State::Waiting { incarnation, until, .. } if now >= *until => {
                 Next::Admit(Arc::clone(incarnation))
             }
             State::Waiting { looked, .. } if now >= *looked + LOOK_AGAIN => Next::Look,
-            State::Waiting { until, .. } => Next::Known(Err(is_new(until.saturating_since(now)))),
-            State::Refused(why) => Next::Known(Err(error(ErrorKind::InvalidConfig, why.clone()))),
+            State::Waiting { until, .. } => Next::Decided(Err(is_new(until.saturating_since(now)))),
+            State::Refused(why) => Next::Decided(Err(error(ErrorKind::InvalidConfig, why.clone()))),
         }
     }
 
@@ -193,7 +193,7 @@ mod tests {
     }
 
     fn is_skipped(next: &Next) -> bool {
-        matches!(next, Next::Known(Err(_)))
+        matches!(next, Next::Decided(Err(_)))
     }
 
     #[test]

@@ -162,13 +162,14 @@ impl NodeVote {
             // Send nothing after the verdict: the round releases only on nodes that were asked
             // before it.
             let is_open = *lock(&self.request.verdict) == Verdict::Open;
-            let Some(before) = is_open.then(|| token_state.send(self.at)).flatten() else {
+            let Some(before) = is_open.then(|| token_state.record_request(self.at)).flatten()
+            else {
                 self.answer(Answer::Unasked);
                 return Ok(Asked::Unasked);
             };
             let asked = self.send(&incarnation).await;
             if matches!(asked, Ok(Asked::Answered(..)) | Err(_)) {
-                token_state.answered(self.at, before);
+                token_state.record_answer(self.at, before);
             }
             let Ok(Asked::Answered(sent, Vote::WrongIncarnation)) = &asked else { return asked };
             fleet.memberships[self.at].wrong_incarnation(sent);
@@ -188,14 +189,14 @@ impl NodeVote {
                 // Don't drop the request: its time-out detects a silent connection.
                 let (answer, _) = tokio::join!(attempt, self.give_back());
                 if answer.is_ok() {
-                    fleet.memberships[self.at].responds(true);
+                    fleet.memberships[self.at].set_responsive(true);
                 }
                 return Ok(Asked::GivenBack);
             }
         };
         match answer {
             Ok(vote) => {
-                fleet.memberships[self.at].responds(true);
+                fleet.memberships[self.at].set_responsive(true);
                 Ok(Asked::Answered(Arc::clone(incarnation), vote))
             }
             Err(error) if had_no_effect(&error) => Err(error),

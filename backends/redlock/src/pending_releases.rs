@@ -80,7 +80,7 @@ impl Fleet {
             let release_mode = token_state.map_or(release_mode, |_| ReleaseMode::Reconcile);
             let longest = match release_mode {
                 ReleaseMode::Plain => claim.ttl,
-                // The claim may be granted late, so its hold may not have begun.
+                // An earlier request may still be granted and start a new TTL.
                 ReleaseMode::Reconcile => self.options.largest_ttl,
             };
             let (claim, until) = (claim.clone(), self.now() + longest);

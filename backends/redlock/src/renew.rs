@@ -226,12 +226,12 @@ impl Repair {
             return Ok(Vote::Ended);
         }
         // A released hold isn't repaired, because the release doesn't cover later requests.
-        let Some(before) = token_state.send(self.at) else { return Ok(Vote::Ended) };
+        let Some(before) = token_state.record_request(self.at) else { return Ok(Vote::Ended) };
         let node = &self.fleet.nodes[self.at];
         let limit = Fleet::longest_wait(self.claim.ttl);
         let vote = within(limit, node.attempt(&incarnation, &self.claim, fence, false)).await;
         if vote.as_ref().map_or_else(had_no_effect, |_| true) {
-            token_state.answered(self.at, before);
+            token_state.record_answer(self.at, before);
         }
         if let Ok(Vote::Yes(yes)) = &vote
             && yes.fence != fence

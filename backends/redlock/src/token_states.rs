@@ -74,9 +74,9 @@ impl TokenState {
         &self.node_locks[at]
     }
 
-    /// Notes a request to the node. Returns whether the node was in doubt before, or `None` for a
-    /// released token, because the release has already chosen the nodes for tombstones.
-    pub(crate) fn send(&self, at: usize) -> Option<bool> {
+    /// Records a request. Returns whether the node was already in doubt, or `None` after the
+    /// token's release.
+    pub(crate) fn record_request(&self, at: usize) -> Option<bool> {
         let mut requests = lock(&self.requests);
         if requests.ended {
             return None;
@@ -86,8 +86,8 @@ impl TokenState {
         Some(was_in_doubt)
     }
 
-    /// Notes that a request was answered, or certainly had no effect.
-    pub(crate) fn answered(&self, at: usize, was_in_doubt: bool) {
+    /// Records that a request was answered, or certainly had no effect.
+    pub(crate) fn record_answer(&self, at: usize, was_in_doubt: bool) {
         if !was_in_doubt {
             lock(&self.requests).in_doubt.remove(at);
         }
@@ -215,12 +215,12 @@ mod tests {
     #[test]
     fn an_old_doubt_is_not_cleared_by_a_new_answer() {
         let token_state = TokenState::new(3);
-        assert_eq!(token_state.send(1), Some(false));
-        assert_eq!(token_state.send(1), Some(true), "the first was never answered");
-        token_state.answered(1, true);
+        assert_eq!(token_state.record_request(1), Some(false));
+        assert_eq!(token_state.record_request(1), Some(true), "the first was never answered");
+        token_state.record_answer(1, true);
         assert!(token_state.in_doubt().contains(1));
-        assert_eq!(token_state.send(2), Some(false));
-        token_state.answered(2, false);
+        assert_eq!(token_state.record_request(2), Some(false));
+        token_state.record_answer(2, false);
         assert!(!token_state.in_doubt().contains(2));
     }
 

@@ -93,9 +93,9 @@ async fn look(session: Arc<Session>, path: String, name: LockName) -> Result<Ins
     for held in found.holders {
         inspection.holders.push(held.holder()?);
     }
-    let shared = inspection.holders.iter().filter_map(|holder| holder.fence).min();
+    let lowest_fence = inspection.holders.iter().filter_map(|holder| holder.fence).min();
     for reader in inspection.holders.iter_mut().filter(|one| one.mode == Mode::Shared) {
-        reader.fence = shared;
+        reader.fence = lowest_fence;
     }
     Ok(inspection)
 }

@@ -113,7 +113,7 @@ fn said(tried: &[(String, Tried)], config: &Config) -> Error {
 impl Tried {
     fn says(&self, is_secured: bool) -> String {
         match self {
-            Self::Refuses => "refuses connections; does the server run?".to_owned(),
+            Self::Refuses => "refuses connections; check that it runs".to_owned(),
             Self::Unknown => {
                 "has a host name that can't be resolved; check its spelling".to_owned()
             }
@@ -123,12 +123,14 @@ impl Tried {
             ),
             Self::Broken(cause) => format!("can't be reached: {cause}"),
             Self::Reached => format!(
-                "is reached, and gives no session: no quorum, too many connections from here, {}",
+                "is reachable but gives no session; possible causes: no quorum, too many \
+                 connections from here, {}",
                 tls::doubts(is_secured),
             ),
             Self::Alone => "runs, and gives no session: it finds no quorum".to_owned(),
-            Self::Serves => "serves, and gave no session in time: a leader is just elected, or \
-                             there are too many connections from here (maxClientCnxns)"
+            Self::Serves => "serves, and gave no session in time: a leader election is in \
+                             progress, or there are too many connections from here \
+                             (maxClientCnxns)"
                 .to_owned(),
         }
     }

@@ -29,8 +29,10 @@ pub(super) const CASES: &[Case] = cases! { Enforcement:
 const SUPERSEDED: ErrorKind = ErrorKind::Lost(Reason::Superseded);
 
 async fn open(context: &Context, local: &str) -> Verdict<Arc<dyn Protected>> {
-    let protect =
-        given(context.factory.protected.as_ref(), "the factory has no protected resource")?;
+    let protect = given(
+        context.factory.protected.as_ref(),
+        "the factory has no protected resource that rejects late writes",
+    )?;
     Ok(protect.open(context.name(local)).await?)
 }
 

@@ -134,7 +134,7 @@ async fn contend(context: &Context, clients: Vec<Locks>, tasks: usize, rounds: u
     let figures = context.checked(journal.entries())?;
     let (done, counted) = (figures.grants, counter.load(Ordering::SeqCst));
     ensure!(counted == done, "{done} updates were made under the lock, and {counted} are left");
-    let refused = register.writes_to("x").refused;
+    let refused = register.counts("x").refused;
     let is_right = refused == 0 || !context.has_fences();
     ensure!(is_right, "{refused} writes had a fence below an earlier one");
     ensure!(figures.hand_overs > 0, "inconclusive: no client had to wait");

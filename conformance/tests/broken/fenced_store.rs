@@ -1,4 +1,4 @@
-//! A protected store in memory that rejects late writes, with one chosen flaw.
+//! A protected resource in memory that rejects late writes, with one chosen flaw.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};

@@ -82,7 +82,7 @@ fn a_remote_store_is_the_one_that_is_served() {
     assert!(there.write(name, Fence::new(7)).expect("an answer"));
     assert!(!there.write(name, Fence::new(6)).expect("an answer"));
     assert!(there.write("another", Fence::new(6)).expect("an answer"));
-    assert_eq!((here.writes_to(name).accepted, here.writes_to(name).refused), (1, 1));
+    assert_eq!((here.counts(name).accepted, here.counts(name).refused), (1, 1));
     assert_eq!(there.pick().expect("an answer"), None);
     there.leave("{\"ticket\": 1}").expect("an answer");
     there.leave("second").expect("an answer");

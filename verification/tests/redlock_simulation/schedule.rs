@@ -82,7 +82,7 @@ async fn schedule(world: World, seed: u64, trace: Trace) -> Outcome {
     }
     problems.extend(violations(&stage.history));
     problems.extend(aftermath(&stage, &plan, &clients, &mut chance).await);
-    let refused = stage.names.iter().map(|name| stage.register.writes_to(name).refused as u64);
+    let refused = stage.names.iter().map(|name| stage.register.counts(name).refused as u64);
     let lost = clients.iter().map(|locks| locks.metrics().lost).sum();
     let (seen, trace) = net.finish();
     Outcome {

@@ -94,17 +94,17 @@ fn problems(answer: &str) -> Vec<Finding> {
     let nodes = nodes(answer);
     for fields in &nodes {
         let (node, slots) = (fields[1].split(['@', ',']).next().unwrap_or("?"), &fields[8..]);
-        if !is_well(fields) {
+        if !is_healthy(fields) {
             problems.push(finding::warning(
                 "node-failing",
                 format!("{node}: other nodes of the Cluster can't reach it"),
-                "if it is a master, its locks are unavailable until a replica takes over, and the \
-                 latest locks may be lost; a replica can't take over",
+                "a failing master's locks are unavailable until a replica takes over, and the \
+                 latest may be lost; a failing replica can't take over",
                 "check that it runs; if it was removed permanently, run CLUSTER FORGET",
             ));
             continue;
         }
-        let has_replica = || nodes.iter().any(|other| other[3] == fields[0] && is_well(other));
+        let has_replica = || nodes.iter().any(|other| other[3] == fields[0] && is_healthy(other));
         if !slots.is_empty() && has_flag(fields, "master") && !has_replica() {
             problems.push(finding::warning(
                 "no-replica",
@@ -113,7 +113,7 @@ fn problems(answer: &str) -> Vec<Finding> {
                 "add a replica: redis-cli --cluster add-node … --cluster-slave",
             ));
         }
-        // Reported once: only a moving slot's source lists it like this.
+        // Only the source lists a moving slot with `->-`, so it is reported once.
         if slots.iter().any(|slot| slot.contains("->-")) {
             problems.push(finding::warning(
                 "slots-moving",
@@ -130,7 +130,7 @@ fn has_flag(fields: &[&str], wanted: &str) -> bool {
     fields[2].split(',').any(|flag| flag == wanted)
 }
 
-fn is_well(fields: &[&str]) -> bool {
+fn is_healthy(fields: &[&str]) -> bool {
     !fields[2].split(',').any(|flag| ["fail", "fail?", "noaddr"].contains(&flag))
 }
 

@@ -62,7 +62,7 @@ impl Cluster {
             Some((live, link)) => link.ask(&live, None, &slots, Effect::Reads).await?,
             None => self.ask_unknown_node(at, &slots).await?,
         };
-        let answer = answer.map_err(|cause| refused(cause, at))?;
+        let answer = answer.map_err(|cause| slots_error(cause, at))?;
         SlotMap::read(answer, at)
             .ok_or_else(|| Error::unavailable(format!("the node {at} lists no slots")))
     }
@@ -135,16 +135,16 @@ async fn ask_several<F: Future<Output = Result<SlotMap>> + Send + 'static>(
     })
 }
 
-fn refused(cause: RedisError, at: &Address) -> Error {
+fn slots_error(cause: RedisError, at: &Address) -> Error {
     if cause.to_string().contains("cluster support disabled") {
         return Error::invalid_config(format!(
-            "{at} is no node of a Cluster but a single server; connect to it by redis: or rediss:"
+            "{at} is a single server, not a Cluster node; connect to it by redis: or rediss:"
         ));
     }
     if let Some((ErrorKind::Denied, _)) = errors::refusal(&cause) {
         let problem = format!(
-            "the user may not ask {at} who serves which slot; permit it: ACL SETUSER … \
-             +cluster|slots +asking"
+            "the user may not run CLUSTER SLOTS on {at}; permit it: ACL SETUSER … +cluster|slots \
+             +asking"
         );
         return error(ErrorKind::Denied, problem);
     }

@@ -27,7 +27,7 @@ use crate::config::Config;
 use crate::errors::{self, Effect, error};
 use crate::failure;
 use crate::fast_path::CounterBound;
-use crate::scripts::{self, Call, What};
+use crate::scripts::{self, Body, Call};
 use crate::sentinel::master::Sentinels;
 use crate::sentinel::switch_master;
 use crate::topology::Whereabouts;
@@ -171,8 +171,8 @@ impl Link {
         call: Call<'_>,
     ) -> Result<Result<Value, RedisError>> {
         let (script, keys, arguments) = match call.what {
-            What::Script { script, keys, arguments } => (script, keys, arguments),
-            What::Command(cmd) => return self.ask(live, call.before, cmd, call.effect).await,
+            Body::Script { script, keys, arguments } => (script, keys, arguments),
+            Body::Command(cmd) => return self.ask(live, call.before, cmd, call.effect).await,
         };
         let command = |is_known| {
             let mut cmd = script.command(is_known, keys, arguments);

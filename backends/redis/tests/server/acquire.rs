@@ -6,8 +6,8 @@ use lockwright_core::{
 };
 
 use crate::common::{
-    FOR_EVER, busy, calls, claim, claim_for, connect, eventually, exists, fails, fails_with, grant,
-    not_held, released, renewed, server_and_client, token_in, until, weak_user,
+    FOR_EVER, busy, claim, claim_for, connect, count_calls, eventually, exists, fails, fails_with,
+    grant, not_held, released, renewed, server_and_client, token_in, until, weak_user,
 };
 
 #[tokio::test]
@@ -299,8 +299,8 @@ async fn scripts_are_sent_again_after_the_server_forgot_them() {
     grant(&redis, &claim).await;
     server.command::<()>(&["CONFIG", "RESETSTAT"]).unwrap();
     grant(&redis, &self::claim("b")).await;
-    assert!(calls(&server, &["evalsha"]) > 0);
-    assert_eq!(calls(&server, &["eval"]), 0);
+    assert!(count_calls(&server, &["evalsha"]) > 0);
+    assert_eq!(count_calls(&server, &["eval"]), 0);
 }
 
 #[tokio::test]

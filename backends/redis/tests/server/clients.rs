@@ -9,7 +9,8 @@ use lockwright_testbed as testbed;
 use tokio::task::JoinSet;
 
 use crate::common::{
-    FOR_EVER, busy, calls, claim_for, connect, eventually, grant, name, released, server_and_client,
+    FOR_EVER, busy, claim_for, connect, count_calls, eventually, grant, name, released,
+    server_and_client,
 };
 
 async fn until_waiting(observer: &Redis, count: u64) {
@@ -19,7 +20,7 @@ async fn until_waiting(observer: &Redis, count: u64) {
 
 fn requests(server: &testbed::Redis) -> u64 {
     let asked = ["evalsha", "eval", "subscribe", "client|caching", "client|tracking", "hello"];
-    calls(server, &asked)
+    count_calls(server, &asked)
 }
 
 #[tokio::test(flavor = "multi_thread")]

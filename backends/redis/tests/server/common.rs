@@ -36,18 +36,18 @@ pub(crate) fn exists(server: &testbed::Redis, key: &str) -> bool {
 }
 
 /// Returns how often each command was called.
-pub(crate) fn called(server: &testbed::Redis) -> BTreeMap<String, u64> {
+pub(crate) fn call_counts(server: &testbed::Redis) -> BTreeMap<String, u64> {
     let stats: String = server.command(&["INFO", "commandstats"]).unwrap();
-    let called = stats.lines().filter_map(|line| {
+    let counts = stats.lines().filter_map(|line| {
         let (command, calls) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
         Some((command.to_owned(), calls.split(',').next()?.parse().ok()?))
     });
-    called.collect()
+    counts.collect()
 }
 
-pub(crate) fn calls(server: &testbed::Redis, commands: &[&str]) -> u64 {
-    let called = called(server);
-    commands.iter().filter_map(|command| called.get(*command)).sum()
+pub(crate) fn count_calls(server: &testbed::Redis, commands: &[&str]) -> u64 {
+    let counts = call_counts(server);
+    commands.iter().filter_map(|command| counts.get(*command)).sum()
 }
 
 /// Returns the URL with the new user's login.

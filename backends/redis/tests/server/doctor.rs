@@ -32,7 +32,7 @@ async fn settings_of_a_server_are_examined() {
         (sound().set("maxmemory-policy", "allkeys-lru"), evicts, "allkeys-lru"),
         (sound().set("maxmemory-policy", "volatile-ttl"), evicts, "volatile-ttl"),
         (sound().set("maxmemory-policy", "allkeys-random"), evicts, "allkeys-random"),
-        // Some hosted services rename `CONFIG`. What can't be seen isn't claimed.
+        // Some hosted services rename `CONFIG`. Without it, the profile promises no durability.
         (
             sound().set("rename-command", "CONFIG hidden"),
             Some(("config-denied", Severity::Warning)),

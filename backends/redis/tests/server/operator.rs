@@ -61,7 +61,7 @@ async fn a_break_passes_the_reserved_block() {
 
 /// The reply to a transfer is lost, and the hold is broken before the client repeats the transfer.
 #[tokio::test]
-async fn a_hold_that_moved_and_was_broken_is_not_armed_again_by_a_repeat() {
+async fn repeated_transfer_does_not_extend_a_broken_hold() {
     let (_server, redis) = server_and_client().await;
     for mode in [Mode::Exclusive, Mode::Shared, Mode::Permits { count: 1, of: 2 }] {
         let [from, mut to] = [(); 2].map(|()| Claim { mode, ..claim(&format!("{mode}")) });

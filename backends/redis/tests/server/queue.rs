@@ -9,8 +9,8 @@ use lockwright_testbed as testbed;
 
 use crate::acl;
 use crate::common::{
-    FOR_EVER, busy, calls, claim, claim_for, connect, events, eventually, exists, fails, grant,
-    granted_soon, handed, name, next, renewed, server_and_client, token_in, until, user,
+    FOR_EVER, busy, claim, claim_for, connect, count_calls, events, eventually, exists, fails,
+    grant, granted_soon, handed, name, next, renewed, server_and_client, token_in, until, user,
 };
 
 const OFFER: Duration = Duration::from_secs(2);
@@ -249,7 +249,7 @@ async fn release_counts_the_permits_once() {
     for waits in &waiting {
         busy(&redis, waits, FOR_EVER).await;
     }
-    let reads = || calls(&server, &["hget", "hmget"]);
+    let reads = || count_calls(&server, &["hget", "hmget"]);
     let before = reads();
     redis.release(&many, ReleaseMode::Plain).await.unwrap();
     let read = reads() - before;

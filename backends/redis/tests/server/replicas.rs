@@ -10,7 +10,7 @@ use lockwright_testbed::{self as testbed, Proxy};
 
 use crate::cluster::token_on_replica;
 use crate::common::{
-    LIMIT, busy, calls, claim, eventually, exists, fails, fails_with, grant, name, patient,
+    LIMIT, busy, claim, count_calls, eventually, exists, fails, fails_with, grant, name, patient,
     released, renewed, token_in, until, user,
 };
 use crate::connect::{SECRET, wrong};
@@ -87,7 +87,7 @@ async fn grants_and_renewals_are_on_the_replica() {
         grant(&redis, &claim).await;
         let there: Option<String> = replica.command(&["GET", claim.name.as_str()]).unwrap();
         let token = claim.token.to_string();
-        assert_eq!(token_in(&there.unwrap()), token, "nobody waited for it since");
+        assert_eq!(token_in(&there.unwrap()), token, "replicated before the grant returned");
         let longer = Claim { ttl: claim.ttl * 10, ..claim.clone() };
         renewed(&redis, &longer).await;
         let left: u64 = replica.command(&["PTTL", claim.name.as_str()]).unwrap();
@@ -123,11 +123,11 @@ async fn without_its_replica_a_grant_is_given_back_and_a_renewal_is_uncertain() 
     let renewals = redis.renew(&both).await.unwrap();
     assert_eq!(renewals[0], Renewal::not_held(Reason::Gone), "what is lost is told all the same");
     assert_eq!(renewals[1].outcome, RenewalOutcome::Indeterminate);
-    let waits = calls(&master, &["wait"]);
+    let waits = count_calls(&master, &["wait"]);
     busy(&redis, &claim("held"), Wait::No).await;
     let gone = redis.renew(&both[..1]).await.unwrap();
     assert_eq!(gone, [Renewal::not_held(Reason::Gone)]);
-    let after = calls(&master, &["wait"]);
+    let after = count_calls(&master, &["wait"]);
     assert_eq!(after, waits, "nothing was written that could be waited for");
     released(&redis, &held, ReleaseMode::Plain).await;
     let gone = redis.renew(&[Renew::of(&held)]).await.unwrap();
@@ -330,6 +330,6 @@ async fn each_node_of_a_cluster_waits_for_its_own_replicas() {
         grant(&redis, &claim).await;
         let master = cluster.master_of(claim.name.as_str()).unwrap();
         let there = token_on_replica(&cluster, master, claim.name.as_str());
-        assert_eq!(there, Some(claim.token.to_string()), "nobody waited for it since");
+        assert_eq!(there, Some(claim.token.to_string()), "replicated before the grant returned");
     }
 }

@@ -13,8 +13,8 @@ use tokio::task::block_in_place;
 
 use crate::cluster::names_of_all_masters;
 use crate::common::{
-    FOR_EVER, busy, calls, claim, claim_for, connect, events, exists, fails, fails_with, grant,
-    handed, impatient, next, not_held, released, renewed, until,
+    FOR_EVER, busy, claim, claim_for, connect, count_calls, events, exists, fails, fails_with,
+    grant, handed, impatient, next, not_held, released, renewed, until,
 };
 
 fn begin(cluster: &Cluster, key: &str) -> SlotMove {
@@ -291,7 +291,7 @@ async fn a_name_is_listed_that_moved_before_most_nodes_heard_of_it() {
 
     proxies[last].set(Traffic::Delay(Duration::from_millis(150)));
     let listing = tokio::spawn(async move { listed(&redis).await });
-    until(|| calls(&cluster.nodes[first], &["scan"]) > 0).await;
+    until(|| count_calls(&cluster.nodes[first], &["scan"]) > 0).await;
     let moving = cluster.begin_move(moved, first).unwrap();
     assert!(cluster.move_keys(&moving).unwrap() > 0);
     // Nodes that drop these packets detect the move only at a later ping.

@@ -8,7 +8,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::block_in_place;
 
 use crate::common::{
-    FOR_EVER, busy, called, claim, claim_for, connect, events, eventually, grant, name, next,
+    FOR_EVER, busy, call_counts, claim, claim_for, connect, events, eventually, grant, name, next,
     renewed, server_and_client, until, weak_user,
 };
 
@@ -86,7 +86,7 @@ async fn tries_and_uncontended_locks_watch_nothing() {
         server.command::<()>(&["CONFIG", "RESETSTAT"]).unwrap();
         pair(&redis).await;
         assert_eq!(tracked(&server), 0);
-        let mut called = called(&server);
+        let mut called = call_counts(&server);
         called.retain(|command, _| !["config|resetstat", "info"].contains(&&**command));
         assert!(called == fast || called == raised, "{called:?}");
         (called == fast).then_some(())

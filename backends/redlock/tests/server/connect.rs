@@ -13,7 +13,7 @@ async fn refused(urls: &[String], kind: ErrorKind, says: &str) -> Error {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_second_address_of_a_server_and_a_replica_are_refused() {
+async fn duplicate_servers_and_replicas_are_refused() {
     let fleet = Fleet::start(2).unwrap();
     let proxy = Proxy::start(fleet.servers[0].address()).unwrap();
     let mut urls = fleet.urls();

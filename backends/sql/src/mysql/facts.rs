@@ -84,8 +84,8 @@ impl Facts {
     pub(super) fn can_hold(&self, backend: &'static str) -> Result<()> {
         let Some(what) = self.multi_primary() else { return Ok(()) };
         let problem = format!(
-            "this server is one of {what}, and a session's lock on one of them doesn't exclude \
-             sessions of the others; use the mode lease on one of them, or another server"
+            "this server belongs to {what}, whose primaries don't share session locks; use the \
+             mode lease with one primary, or another server"
         );
         Err(Error::new(ErrorKind::Unsupported, problem).with_backend(backend))
     }

@@ -31,8 +31,8 @@ pub(super) const MARK: &str = "current_setting('lockwright.mark', true)";
 
 pub(crate) struct Connection {
     pub(super) driver: PgConnection,
-    /// SQL that sets the time limits, sent with each request behind a pooler: it may use another
-    /// session for each request, so none is prepared.
+    /// Behind a pooler: SQL that sets each request's time limits. Statements aren't prepared,
+    /// because sessions change.
     limits: Option<String>,
 }
 
@@ -54,7 +54,7 @@ impl Postgresql {
     }
 
     /// Returns a pool for a [`PgListener`](sqlx::postgres::PgListener).
-    pub(super) fn one_connection(&self, connect_limit: Duration) -> PgPool {
+    pub(super) fn single_connection_pool(&self, connect_limit: Duration) -> PgPool {
         PgPoolOptions::new()
             .max_connections(1)
             .acquire_timeout(connect_limit)

@@ -91,8 +91,8 @@ impl Drop for Listener {
     }
 }
 
-/// A guard of a running task, which may end with its runtime. Then the woken waiters retry, and
-/// start another task.
+/// Wakes the waiters when the listening task ends, also with its runtime. They retry, and start
+/// another task.
 struct Listening(Arc<Shared>);
 
 impl Drop for Listening {
@@ -103,7 +103,8 @@ impl Drop for Listening {
 }
 
 async fn listen(shared: Arc<Shared>) {
-    let Listening(shared) = &Listening(shared);
+    let guard = Listening(shared);
+    let shared = &guard.0;
     let Shared { waiters, is_active, polls_until, .. } = &**shared;
     while waiters.anybody() {
         let is_notified = shared.listen_once().await;
@@ -188,7 +189,7 @@ type Line = (PgListener, Permit<Postgresql>);
 async fn line(pool: &Pool<Postgresql>, permit: Permit<Postgresql>) -> sqlx::Result<Option<Line>> {
     let limits = pool.limits();
     let dialect = pool.dialect();
-    let (begun, only_one) = (Instant::now(), dialect.one_connection(limits.connect));
+    let (begun, only_one) = (Instant::now(), dialect.single_connection_pool(limits.connect));
     let identity = format!("SELECT {}", dialect.identity());
     let opening = async move {
         let mut listener = PgListener::connect_with(&only_one).await?;

@@ -1,5 +1,4 @@
-//! Ends abandoned sessions: those whose connection this client has closed, or no longer needs when it
-//! has opened.
+//! Ends abandoned sessions: this client closed the connection, or stopped waiting while it opened.
 //!
 //! A server process that waits for a lock or a replica doesn't notice a closed connection. So one
 //! task ends these sessions through another connection.
@@ -60,10 +59,11 @@ const LOOKS: (Duration, Duration) = (Duration::from_millis(5), Duration::from_mi
 
 const TRIES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
+/// The time limit for one request of this task.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// An abandoned opening is dead if the server has answered this task's requests for this long,
-/// through a connection opened more than [`LIMIT`] after the opening was abandoned.
+/// An abandoned opening counts as failed once a connection begun over [`LIMIT`] later has worked for
+/// this long.
 const OVERDUE: Duration = Duration::from_secs(1);
 
 /// The longest time limit for one attempt to connect. Each timeout doubles the limit, so that
@@ -98,15 +98,15 @@ struct Ending {
 }
 
 impl Ending {
-    fn known(&self) -> Option<ServerSession> {
+    fn server_session(&self) -> Option<ServerSession> {
         match self.session {
             Session::Open(session) => Some(session),
             Session::Opening(_) => None,
         }
     }
 
-    /// Returns whether the opening has ended without a session.
-    fn has_no_session(&mut self) -> bool {
+    /// Updates the session if its opening has ended. Returns true if there is no session.
+    fn poll_opening(&mut self) -> bool {
         let Session::Opening(opening) = &mut self.session else { return false };
         match opening.try_join_next() {
             Some(Ok(Some(session))) => {
@@ -118,7 +118,7 @@ impl Ending {
         }
     }
 
-    fn is_long_before(&self, begun: Instant) -> bool {
+    fn abandoned_long_before(&self, begun: Instant) -> bool {
         self.since + LIMIT < begun
     }
 }
@@ -214,13 +214,15 @@ impl<D: Dialect> Abandoned<D> {
                     }
                     continue;
                 }
-                Ok(Err(cause)) => errors::plain(&cause),
+                Ok(Err(cause)) => {
+                    self.remove_if(Ending::poll_opening);
+                    errors::plain(&cause)
+                }
                 Err(_) => {
                     limit = (limit * 2).min(LONGEST_CONNECT.max(shortest));
                     "the server doesn't answer".to_owned()
                 }
             };
-            self.free(Ending::has_no_session);
             tracing::debug!(refusal, "abandoned sessions can't be ended");
             self.set_refusal(Some(refusal));
             if self.closed.load(Ordering::Relaxed) {
@@ -240,10 +242,11 @@ impl<D: Dialect> Abandoned<D> {
         let answered = Instant::now();
         let (mut pause, mut used) = (LOOKS.0, Instant::now());
         loop {
-            let mut any_ended = self.free(Ending::has_no_session);
+            let mut any_ended = self.remove_if(Ending::poll_opening);
             let (known, is_empty) = {
                 let waiting = lock(&self.waiting);
-                let known: Vec<_> = waiting.sessions.iter().filter_map(Ending::known).collect();
+                let known: Vec<_> =
+                    waiting.sessions.iter().filter_map(Ending::server_session).collect();
                 (known, waiting.sessions.is_empty())
             };
             if !is_empty {
@@ -251,11 +254,11 @@ impl<D: Dialect> Abandoned<D> {
                 let ending = self.end(&mut connection, &known);
                 match tokio::time::timeout(LIMIT, ending).await {
                     Ok(Ok(still_there)) => {
-                        any_ended |= self.free(|ending| match ending.known() {
+                        any_ended |= self.remove_if(|ending| match ending.server_session() {
                             Some(session) => {
                                 known.contains(&session) && !still_there.contains(&session.id)
                             }
-                            None => may_be_overdue && ending.is_long_before(begun),
+                            None => may_be_overdue && ending.abandoned_long_before(begun),
                         });
                     }
                     Ok(Err(cause)) if cause.as_database_error().is_some() => {
@@ -275,14 +278,14 @@ impl<D: Dialect> Abandoned<D> {
                     }
                 }
             }
-            let (is_empty, needs_another) = {
+            let (is_empty, needs_new_connection) = {
                 let waiting = lock(&self.waiting);
-                let may_be_dead = |ending: &Ending| {
-                    ending.known().is_none()
-                        && !ending.is_long_before(begun)
-                        && ending.is_long_before(Instant::now())
+                let may_have_failed = |ending: &Ending| {
+                    ending.server_session().is_none()
+                        && !ending.abandoned_long_before(begun)
+                        && ending.abandoned_long_before(Instant::now())
                 };
-                (waiting.sessions.is_empty(), waiting.sessions.iter().any(may_be_dead))
+                (waiting.sessions.is_empty(), waiting.sessions.iter().any(may_have_failed))
             };
             let is_closed = self.closed.load(Ordering::Relaxed);
             if any_ended || (!is_empty && !is_closed) {
@@ -291,7 +294,7 @@ impl<D: Dialect> Abandoned<D> {
             if any_ended {
                 pause = LOOKS.0;
             }
-            if needs_another || (is_empty && is_closed) || used.elapsed() > UNUSED {
+            if needs_new_connection || (is_empty && is_closed) || used.elapsed() > UNUSED {
                 return true;
             }
             tokio::time::sleep(pause).await;
@@ -299,8 +302,8 @@ impl<D: Dialect> Abandoned<D> {
         }
     }
 
-    /// Ends the sessions, and returns the ids of those that still existed. Makes a request even if
-    /// there are none.
+    /// Ends the sessions, and returns the ids of those that still existed. Without sessions, only
+    /// checks that the server answers.
     async fn end(
         &self,
         connection: &mut D::Connection,
@@ -312,7 +315,7 @@ impl<D: Dialect> Abandoned<D> {
         self.dialect.end_sessions(connection, sessions).await
     }
 
-    fn free(&self, has_ended: impl FnMut(&mut Ending) -> bool) -> bool {
+    fn remove_if(&self, has_ended: impl FnMut(&mut Ending) -> bool) -> bool {
         let gone: Vec<Ending> = lock(&self.waiting).sessions.extract_if(.., has_ended).collect();
         let any = !gone.is_empty();
         for Ending { ended, .. } in gone {

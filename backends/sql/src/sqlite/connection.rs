@@ -97,9 +97,12 @@ impl Database {
             Err(e) if matches!(e.kind(), NotFound | NotADirectory) => {
                 match std::fs::metadata(folder) {
                     Ok(found) if found.is_dir() => {}
-                    Ok(_) => return Err(self.refused("can't be made: its folder is a file")),
+                    Ok(_) => {
+                        return Err(self.refused("can't be created: its parent is not a folder"));
+                    }
                     Err(e) => {
-                        let why = format!("can't be made: there is no folder {folder:?}; make it");
+                        let why =
+                            format!("can't be created: there is no folder {folder:?}; make it");
                         return Err(self.refused(&why).with_source(e));
                     }
                 }

@@ -106,7 +106,7 @@ async fn servers_without_sessions_are_distinguished_from_unreachable_ones() {
     let mute = mute.local_addr().map(|address| (mute, address)).unwrap();
     let told = connect(&format!("zookeeper:127.0.0.1:1,{}", mute.1)).await;
     assert!(told.contains("127.0.0.1:1 refuses connections"), "{told}");
-    assert!(told.contains(&format!("{} is reached, and gives no session", mute.1)), "{told}");
+    assert!(told.contains(&format!("{} is reachable but gives no session", mute.1)), "{told}");
     assert!(told.contains("zookeeper+tls"), "{told}");
     let mut ensemble = testbed::ZooKeeper::start().unwrap();
     ensemble.members[0].kill();

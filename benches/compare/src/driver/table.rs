@@ -48,7 +48,7 @@ pub(super) struct Table {
 struct Row {
     measures: BTreeMap<&'static str, Vec<f64>>,
     samples: Vec<u64>,
-    /// Why the cell is over.
+    /// Why no more rounds are measured.
     note: Option<String>,
 }
 

@@ -63,22 +63,22 @@ impl PgSession {
     ) -> Result<Self> {
         let (dialect, limit) = (common.pool.dialect(), common.pool.limits().connect);
         let begun = Instant::now();
-        let (requests, own) = (Arc::downgrade(&common.pool), common.pool.shared_dialect());
+        let (weak_pool, shared) = (Arc::downgrade(&common.pool), common.pool.shared_dialect());
         let opening = async move {
-            // The caller limits the time to connect.
-            let pool = own.one_connection(Duration::from_secs(3_600));
+            // The opening isn't limited, so that its session is known.
+            let pool = shared.single_connection_pool(Duration::from_secs(3_600));
             let mut listener = tokio::select! {
                 biased;
                 listener = PgListener::connect_with(&pool) => listener,
-                error = refusal(&requests) => {
-                    // The dropped attempt to connect may have a session.
+                error = connect_error(&weak_pool) => {
+                    // Gives the server time to end the session of the dropped attempt.
                     tokio::time::sleep(CLOSING).await;
                     Err(error)
                 }
             }?;
             listener.eager_reconnect(false);
             listener.ignore_pool_close_event(true);
-            let row = set_up(&mut listener, &own).await?;
+            let row = set_up(&mut listener, &shared).await?;
             let id = row.int(0).unwrap_or_default();
             let session = Postgresql::session(&row, begun).ok().flatten();
             Ok(((listener, pool, id), session))
@@ -109,7 +109,7 @@ impl PgSession {
             has_prepared: false,
             permit,
         };
-        // Raising the fences may wait for a locked table. The permit can then end the session.
+        // Raising the fences may wait for a locked table. On a timeout, the permit ends the session.
         timeout_at(deadline, session.raise_fences()).await.map_err(too_late)??;
         Ok(session)
     }
@@ -482,16 +482,16 @@ async fn set_up(listener: &mut PgListener, dialect: &Postgresql) -> sqlx::Result
 
 /// Connects without sqlx's pool until an attempt fails, and returns its error. The pool hides such
 /// errors: it retries while no server answers or the server has too many clients.
-async fn refusal(requests: &Weak<Pool<Postgresql>>) -> sqlx::Error {
+async fn connect_error(pool: &Weak<Pool<Postgresql>>) -> sqlx::Error {
     const PAUSE: Duration = Duration::from_millis(200);
 
     loop {
         tokio::time::sleep(PAUSE).await;
-        let Some(requests) = requests.upgrade() else { return sqlx::Error::PoolClosed };
+        let Some(pool) = pool.upgrade() else { return sqlx::Error::PoolClosed };
         // The modes `session` and `row` have no separate listener, so its permit is free.
-        let Some(permit) = Permit::try_get(&requests, Use::Listen) else { continue };
-        let limit = requests.limits().connect;
-        drop(requests);
+        let Some(permit) = Permit::try_get(&pool, Use::Listen) else { continue };
+        let limit = pool.limits().connect;
+        drop(pool);
         if let Ok(Err(error)) = timeout(limit, permit.connect()).await {
             return error;
         }

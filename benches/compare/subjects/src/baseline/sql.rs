@@ -26,7 +26,7 @@ pub(super) trait Server: Sized + 'static {
     async fn connect(&self) -> Result<Self::Connection>;
 
     /// Returns `false` if the name has a lease. If `in_turn`, first waits in the server's queue,
-    /// which advances at each [`Self::delete`] in turn.
+    /// which each [`Self::delete`] with `in_turn` advances.
     async fn insert(on: &mut Self::Connection, lease: &Lease<'_>, in_turn: bool) -> Result<bool>;
 
     /// Returns `false` if there was no lease.

@@ -206,8 +206,8 @@ pub(crate) struct Admit {
     #[arg(long, requires = "yes")]
     pub force: bool,
 
-    /// Wait until the new nodes vote by themselves. Needed if only short-lived commands use the
-    /// nodes, because each ends before the nodes vote
+    /// Wait until this command may admit the new nodes. Needed if only short-lived commands use the
+    /// nodes, because each ends before it may admit a node
     #[arg(long)]
     pub wait: bool,
 }

@@ -316,8 +316,8 @@ mod tests {
         const RUNS_NOTHING: &str = "echo 'test result: ok. 0 passed; 0 failed'";
         const TIMED_OUT: &str = "x did not answer within 1s";
         let folder = tempfile::tempdir().unwrap();
-        // Runs a script that imitates a test binary: one of two tests fails, then `ends` runs. A
-        // retry runs `alone`.
+        // A script imitates a test binary: one of two tests fails, then the command `ends` runs. In
+        // a retry, only the command `alone` runs.
         let outcome = |says: &str, ends: &str, alone: &str| {
             let text = format!(
                 "case \"$*\" in *--exact*) {alone}; exit;; esac; echo '---- a::b ----'; \

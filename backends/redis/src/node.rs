@@ -43,7 +43,7 @@ pub struct Incarnation {
     pub run: String,
     /// A random number, shared only by copies of the data.
     pub data: String,
-    /// The value on the server, which scripts compare byte by byte.
+    /// The stored incarnation. Scripts compare it byte by byte.
     pub text: String,
     /// Set if the node may vote. A client [admits](Node::admit) a new node one `largest_ttl` after
     /// the client first read the incarnation.

@@ -44,8 +44,8 @@ pub mod fencing;
 mod four_letter_words;
 mod hold_watch;
 mod inspect;
+mod lifetime_bound;
 mod limits;
-mod liveness;
 mod notes;
 mod paths;
 #[cfg(test)]
@@ -57,6 +57,7 @@ mod release;
 mod renew;
 mod session;
 mod session_checks;
+mod session_events;
 mod sessions;
 mod shared;
 mod shared_fence;

@@ -10,7 +10,7 @@ use zookeeper_client as zk;
 
 use crate::config::Config;
 use crate::errors::{Effect, Failure, answer, error, if_present, invalid};
-use crate::liveness::LivenessBound;
+use crate::lifetime_bound::LifetimeBound;
 use crate::timeout_check::TimeoutCheck;
 use crate::{hold_watch, reachability, tls};
 
@@ -26,7 +26,7 @@ pub(crate) struct Session {
     clock: Clock,
     response_timeout: Duration,
     probe_path: String,
-    liveness: Mutex<LivenessBound>,
+    lifetime: Mutex<LifetimeBound>,
     /// Locked during a proof that the session lives. Concurrent callers share the proof.
     proving: tokio::sync::Mutex<()>,
     proven: Mutex<BootInstant>,
@@ -52,7 +52,7 @@ impl Session {
             clock: clock.clone(),
             response_timeout: config.response_timeout,
             probe_path,
-            liveness: Mutex::new(LivenessBound::new(created, tick)),
+            lifetime: Mutex::new(LifetimeBound::new(created, tick)),
             proving: tokio::sync::Mutex::new(()),
             proven: Mutex::new(created),
             used: Mutex::new(clock.now()),
@@ -80,7 +80,7 @@ impl Session {
     }
 
     pub(crate) fn set_tick(&self, tick: Duration) {
-        lock(&self.liveness).tick = tick;
+        lock(&self.lifetime).tick = tick;
     }
 
     pub(crate) fn is_over(&self) -> bool {
@@ -92,7 +92,7 @@ impl Session {
     }
 
     pub(crate) fn valid_from(&self, start: BootInstant) -> Duration {
-        (lock(&self.liveness).bound + self.timeout()).saturating_since(start)
+        (lock(&self.lifetime).bound + self.timeout()).saturating_since(start)
     }
 
     pub(crate) async fn answer<T>(
@@ -136,7 +136,7 @@ impl Session {
         };
         committed(self.read(request).await)?;
         let sent = *lock(&sent);
-        lock(&self.liveness).committed(sent, self.clock.now());
+        lock(&self.lifetime).committed(sent, self.clock.now());
         *lock(&self.proven) = sent;
         drop(turn);
         Ok(())
@@ -155,9 +155,9 @@ impl Session {
             let mut next = sent + pause;
             match answer {
                 Ok(()) => {
-                    let (mut bound, answered) = (lock(&session.liveness), clock.now());
+                    let (mut bound, answered) = (lock(&session.lifetime), clock.now());
                     bound.committed(sent, answered);
-                    // A request that is sent sooner wouldn't confirm this one (see `liveness.rs`).
+                    // A request that is sent sooner wouldn't confirm this one (`lifetime_bound.rs`).
                     next = next.max(answered + bound.tick);
                     let mut proven = lock(&session.proven);
                     *proven = (*proven).max(sent);

@@ -18,8 +18,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// Reconnected sessions whose timeouts aren't verified yet. One task checks the servers for all
-/// these sessions.
+/// Reconnected sessions whose new server may grant less than their timeout. One task checks the
+/// servers for all these sessions.
 #[derive(Debug, Default)]
 pub(crate) struct SuspectSessions {
     state: Mutex<State>,

@@ -5,16 +5,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lockwright_core::backend_util::lock;
-use lockwright_core::{
-    BootInstant, Claim, Error, ErrorKind, Event, LockName, Reason, RenewalMode, Result, Token,
-};
+use lockwright_core::{BootInstant, Claim, Error, ErrorKind, RenewalMode, Result};
 use tokio::runtime::Handle;
-use zookeeper_client as zk;
 
 use crate::errors::error;
 use crate::limits::Limits;
 use crate::session::Session;
-use crate::shared::{Place, Shared};
+use crate::shared::Shared;
 
 /// The number of ticks by which a fixed hold's session outlasts the TTL.
 pub(crate) const SPARE_TICKS: u32 = 3;
@@ -121,23 +118,7 @@ impl Sessions {
     fn watched(&self, shared: &Arc<Shared>, session: Session, kind: Kind) -> Arc<Session> {
         let session = Arc::new(session);
         self.runtime.spawn(Session::keep_proving(Arc::downgrade(&session), kind.pause));
-        let (owner, this) = (Arc::downgrade(shared), Arc::downgrade(&session));
-        let mut states = session.client.state_watcher();
-        self.runtime.spawn(async move {
-            loop {
-                let state = states.changed().await;
-                let (Some(owner), Some(session)) = (owner.upgrade(), this.upgrade()) else {
-                    return;
-                };
-                owner.session_is(&session, state);
-                if state.is_terminated() {
-                    return;
-                }
-                if !kind.is_for_reads {
-                    owner.moved(&session, state == zk::SessionState::SyncConnected);
-                }
-            }
-        });
+        shared.watch(&session, !kind.is_for_reads);
         session
     }
 
@@ -177,43 +158,6 @@ impl Shared {
     pub(crate) async fn session(self: &Arc<Self>, claim: &Claim) -> Result<Arc<Session>> {
         let fixed = claim.renewal_mode == RenewalMode::Off;
         self.sessions.get(self, Kind::of(claim.ttl, fixed, &self.limits)).await
-    }
-
-    pub(crate) fn session_is(&self, session: &Arc<Session>, state: zk::SessionState) {
-        if state.is_terminated() {
-            tracing::debug!(?session, "a session ended");
-            self.give_up(session);
-        } else if state == zk::SessionState::Disconnected {
-            let is_held = |place: &Place| Arc::ptr_eq(&place.session, session) && place.is_held;
-            for (_, token, _) in self.registry.all(|_, place| is_held(place)) {
-                self.subscribers.send(&Event::AtRisk(token));
-            }
-        }
-    }
-
-    /// Gives up the session's claims, and reports lost holds. Returns the claims that weren't held.
-    /// If the session is over, these claims stay registered, so that a repeated acquire can report
-    /// a break.
-    pub(crate) fn give_up(&self, session: &Arc<Session>) -> Vec<(LockName, Token, Place)> {
-        self.sessions.forget(session);
-        let is_over = session.is_over();
-        let is_left = |place: &Place| Arc::ptr_eq(&place.session, session);
-        let is_held = |place: &Place| place.is_held && !place.is_overdue;
-        // Select and remove the claims in one step: a claim that is granted in between must not
-        // count as waiting.
-        let gone = self.registry.leave_all(|place| is_left(place) && (!is_over || is_held(place)));
-        let (held, mut others): (Vec<_>, Vec<_>) =
-            gone.into_iter().partition(|(_, _, place)| is_held(place));
-        if is_over {
-            others = self.registry.all(|_, place| is_left(place));
-        }
-        for (_, token, _) in held {
-            self.subscribers.send(&Event::Lost(token, Reason::SessionEnded));
-        }
-        for (name, _, _) in &others {
-            self.subscribers.wake(name);
-        }
-        others
     }
 }
 

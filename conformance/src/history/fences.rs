@@ -44,7 +44,7 @@ fn fell((highest, hold): (&Hold, &Hold)) -> Violation {
     violation.of([highest, hold]).at(hold.granted, hold.granted)
 }
 
-/// Checks that each request gets no smaller fence than a hold granted before the request. The
+/// Checks that each request's fence is at least that of every hold granted before the request. The
 /// holds have one name and are sorted by grant.
 pub(crate) fn check_order(holds: &[Hold], violations: &mut Vec<Violation>) {
     let granted = holds.iter().filter(|hold| hold.permits().is_none());
@@ -54,10 +54,10 @@ pub(crate) fn check_order(holds: &[Hold], violations: &mut Vec<Violation>) {
     violations.extend(falls(by_request, granted, is_before, |hold| hold.fence).map(fell));
 }
 
-/// Checks that each exclusive grant has no smaller fence than a hold that ended before the grant.
+/// Checks that no exclusive grant has a smaller fence than a hold that ended before the grant.
 ///
-/// Skips a grant that returned at or after its hold's deadline: the server may have ended this hold
-/// before the grant of the larger fence. All holds have one name. A broken hold ends at its break.
+/// Skips a grant that returned at or after its hold's deadline: on the server, this hold may have
+/// come first. All holds have one name. A broken hold ends at its break.
 pub(crate) fn check_order_of_grants(holds: &[Hold], violations: &mut Vec<Violation>) {
     let mut exclusive: Vec<&Hold> =
         holds.iter().filter(|hold| hold.mode == Mode::Exclusive).collect();

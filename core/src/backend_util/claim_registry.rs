@@ -122,7 +122,7 @@ impl<P: Clone> ClaimRegistry<P> {
         }
     }
 
-    /// Waits until a claim may be overdue.
+    /// Waits until a claim may be [overdue](Self::mark_overdue).
     ///
     /// # Cancel safety
     /// May be dropped.

@@ -79,13 +79,14 @@ async fn close_turns_away_every_waiting_request() {
     let request = scene.0.mutex("x").acquire();
     expect_turned_away(scene, request).await;
     assert_eq!(first.await.unwrap().unwrap_err().kind(), ErrorKind::Closed);
-    // The request waits for its first or second lock, or for another client's lock.
+    // The request waits for its first or second lock.
     for acts in [vec![Fate::Hang], vec![Fate::Pass, Fate::Hang]] {
         let scene = troubled();
         scene.1.next(Op::Acquire, acts);
         let request = scene.0.multi(["a", "b"]).acquire();
         expect_turned_away(scene, request).await;
     }
+    // It waits for a lock of another client.
     let scene = troubled();
     let there = Memory::with_clock(scene.4.clone());
     let (waits, holds) = (another_client(&there, &scene.4), another_client(&there, &scene.4));

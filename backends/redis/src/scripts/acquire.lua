@@ -1,7 +1,7 @@
 -- Acquires a lock: grants it, repeats an earlier grant, or reports the holder and queues the claim.
 -- acquire_full.lua continues this script. For speed, this part decides the usual case of a busy
 -- lock without creating further functions: claim and holder are exclusive, and the counter's mark
--- (exclusive.lua) lasts long enough.
+-- (exclusive.lua) outlasts the patience.
 --
 -- KEYS  lock, fence, tombstone of this token, queue, holders, meta
 -- ARGV  the hold's value (value.lua), TTL in ms, mode, patience: how many ms the claim stays queued
@@ -12,12 +12,12 @@
 --   'granted', first fence, fences           held for the full TTL
 --   'again', first fence, fences             held before, or offered; extended to the full TTL
 --   'again', first fence, fences, ms left    a broken hold: not extended
---   'busy', ms left or -1, value, counter    held exclusively. Without a value: by another library,
---                                            or free while others wait
+--   'busy', ms left or -1, value, counter    held exclusively. No value: held by another library, or
+--                                            free but queued for
 --   'shared', ms left, token, identity, fence, broken, mode     held by readers or permits
 --   …, waiters before it, TIME in µs         'busy' or 'shared', and the token is queued
 --   one string: ms left or -1, waiters before it, TIME in µs, counter, line feed, value
---                                            a 'busy' whose token is queued
+--                                            the same, in the usual case of a busy lock
 --   'kind', 'lock' or a number               the name is in use as a lock, or a semaphore of that
 --                                            size
 --   'ended'                                  the token was released or broken before, or its hold

@@ -25,7 +25,7 @@ if old_run == run then
 elseif state == 'votes' and old_kept == '1' and kept == '1' and was_replica ~= '1' then
   number, longest = old_number, old_longest
 else
-  -- Keep the old largest TTL: lost holds may have it.
+  -- Keep the old largest TTL: holds that the node has forgotten may have it.
   state, longest = 'new', old_longest or longest
 end
 incarnation = table.concat({ state, run, number, longest, kept }, ' ')

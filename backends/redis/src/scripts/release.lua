@@ -9,8 +9,8 @@
 -- Returns 0 if the token neither held nor waited; else 1, or the lifetime of a new offer in ms.
 
 local token = ARGV[1]
--- nil, or the result of an offer to tokens[1] that has replaced the hold: 'sent', 'unsent' (the
--- user may not publish), or 'gone' (no client received it).
+-- nil until an offer to tokens[1] replaces the hold. Then 'sent', 'unsent' (no right to PUBLISH),
+-- or 'gone' (no client received the message).
 local offered
 local tokens, records, micros, life
 

@@ -269,7 +269,7 @@ async fn a_failover_can_lose_a_lock_and_its_holder_is_reported() {
     let set = Sentinels::start().unwrap();
     let ttl = Duration::from_secs(12);
     let (redis, rival) = (Arc::new(impatient(&set).await), impatient(&set).await);
-    // Replicate an earlier grant and its fence.
+    // Give the replica an earlier fence, which its later fences must exceed.
     let before = claim("a");
     let earliest = grant(&redis, &before).await;
     wait_for(&set.servers[1], "a", &before.token.to_string()).await;

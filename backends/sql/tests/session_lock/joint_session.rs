@@ -52,6 +52,11 @@ async fn listed(backend: &Arc<Backend>) -> usize {
     names.iter().filter(|one| one.holders.iter().any(recorded)).count()
 }
 
+/// On a busy machine, one of many requests may fail because it is late.
+fn on_time<T>(answer: Result<T, Error>) -> T {
+    answer.unwrap_or_else(|error| panic!("late: {error:?}"))
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn thousand_holds_need_ten_connections() {
     const HOLDS: usize = 1_000;
@@ -61,7 +66,7 @@ async fn thousand_holds_need_ten_connections() {
     let locks = client(&server, CONNECTIONS, TTL * 2).await;
     let acquiring = (0..HOLDS).map(|number| {
         let mutex = locks.mutex(format!("x{number}"));
-        async move { mutex.wait_for(LONG).acquire().await.unwrap() }
+        async move { on_time(mutex.wait_for(LONG).acquire().await) }
     });
     // At most 20 requests run at once, because each request has a time limit, and MySQL writes to
     // the disk for each grant and release.
@@ -72,13 +77,13 @@ async fn thousand_holds_need_ten_connections() {
         sleep(ms(20)).await;
     }
     assert!(most <= CONNECTIONS, "{most} sessions");
-    guards.iter().for_each(|guard| guard.check().unwrap());
+    guards.iter().for_each(|guard| on_time(guard.check()));
     let other = backend(&server, CONNECTIONS).await;
     assert_eq!(listed(&other).await, HOLDS);
     for number in [0, HOLDS / 2, HOLDS - 1] {
         assert!(is_busy(&*other, &claim_for(&format!("x{number}"), LONG)).await);
     }
-    let releasing = guards.into_iter().map(async |guard| guard.release().await.unwrap());
+    let releasing = guards.into_iter().map(async |guard| on_time(guard.release().await));
     stream::iter(releasing).buffered(20).collect::<()>().await;
     assert_eq!(listed(&other).await, 0);
 }

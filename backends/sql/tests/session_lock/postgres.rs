@@ -41,10 +41,10 @@ const IDLE: &str = "SELECT pid FROM pg_stat_activity WHERE application_name = 'l
 
 const NO_RECORDS: &str = "BEGIN; LOCK TABLE lockwright_hold IN SHARE MODE";
 
-/// Simulates the next holder's record, whose higher fence keeps a late record out.
+/// Simulates the next holder's record, whose higher fence rejects an earlier holder's late record.
 const NEXT_RECORD: &str = "UPDATE lockwright_hold SET token = 'next', fence = fence + 1000000000";
 
-/// The modes whose records the test can block.
+/// The modes in which tests can delay a hold's record.
 const MODES_WITH_LATE_RECORD: [&str; 1] = ["row"];
 
 const FOR_SHARE: &str = "FOR SHARE";

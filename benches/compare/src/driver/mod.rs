@@ -120,7 +120,7 @@ fn meet(plan: &Plan, missing: &mut Vec<Missing>) -> servers::Result<Vec<Program>
         match Program::meet(command.clone(), kind, &plan.logs) {
             Ok(mut program) => {
                 if kind == Kind::Before {
-                    // A subject's name is a part of locks' names, so it has no space.
+                    // Without a space, because locks' names contain this name.
                     program.handshake.name += "-before";
                 }
                 programs.push(program);

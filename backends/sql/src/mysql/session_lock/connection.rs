@@ -292,7 +292,7 @@ impl MySqlSession {
         Ok(Locked::No { same_token: false })
     }
 
-    /// Returns whether the session may keep this `wait_timeout` after a release.
+    /// Returns whether the session may keep `ttl_s` as its `wait_timeout` after a release.
     fn may_keep(&self, ttl_s: i64) -> bool {
         self.is_joint || KEPT_TIMEOUTS.contains(&Duration::from_secs(ttl_s.unsigned_abs()))
     }

@@ -453,7 +453,7 @@ impl Session for PgSession {
 
     async fn close(self) {
         let Self { listener, pool, permit, .. } = self;
-        // Dropping the listener returns the connection to the pool, which closes it.
+        // The dropped listener returns its connection, which `pool.close` then closes.
         drop(listener);
         let _ = tokio::time::timeout(CLOSE_LIMIT, pool.close()).await;
         drop(permit);

@@ -18,14 +18,14 @@ use std::time::Duration;
 use lockwright_core::BootInstant;
 
 #[derive(Debug)]
-pub(crate) struct LivenessBound {
+pub(crate) struct LifetimeBound {
     pub(crate) tick: Duration,
     /// The servers keep the session for at least its timeout from this time.
     pub(crate) bound: BootInstant,
     unconfirmed: VecDeque<(BootInstant, BootInstant)>,
 }
 
-impl LivenessBound {
+impl LifetimeBound {
     /// Starts the bound at `created`, before the session's commit, from which the leader counts.
     pub(crate) fn new(created: BootInstant, tick: Duration) -> Self {
         Self { tick, bound: created, unconfirmed: VecDeque::new() }
@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn a_request_counts_once_a_later_one_is_answered() {
-        let mut bound = LivenessBound::new(at(100), TICK);
+        let mut bound = LifetimeBound::new(at(100), TICK);
         bound.committed(at(110), at(110));
         assert_eq!(bound.bound, at(100), "the leader may not have received it yet");
         bound.committed(at(111), at(111));
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn a_request_counts_from_its_answer() {
-        let mut bound = LivenessBound::new(at(100), TICK);
+        let mut bound = LifetimeBound::new(at(100), TICK);
         bound.committed(at(110), at(120));
         bound.committed(at(113), at(120));
         assert_eq!(bound.bound, at(100), "the leader may have received neither");
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn an_answer_that_comes_late_moves_nothing_back() {
-        let mut bound = LivenessBound::new(at(100), TICK);
+        let mut bound = LifetimeBound::new(at(100), TICK);
         for sent in [110, 113, 116, 112, 111] {
             bound.committed(at(sent), at(sent));
         }

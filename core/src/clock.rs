@@ -59,7 +59,7 @@ impl Sub<Duration> for BootInstant {
 }
 
 /// A clock that runs while the machine is suspended: `CLOCK_BOOTTIME` on Linux and Android.
-/// Elsewhere, the clock may stop in a suspend, so the client detects a loss later.
+/// Elsewhere, the clock may stop in a suspend, so the client may detect a loss too late.
 #[derive(Clone, Default)]
 pub struct Clock(Kind);
 

@@ -31,7 +31,8 @@ pub enum ErrorKind {
     Indeterminate,
     /// The hold ended before its release.
     Lost(Reason),
-    /// The name is in use as another lock type, by other software, or by the same owner.
+    /// The name is in use as another lock type or by other software, or the owner's hold doesn't
+    /// fit.
     Conflict,
     /// The backend or this build lacks the operation.
     Unsupported,

@@ -142,8 +142,8 @@ impl Gate {
 
     /// Accepts one write at a time per lock. Several writes may have the same fence.
     ///
-    /// `lock` is a full name. The service must choose it, because a late sender could choose an
-    /// unused name, and enter.
+    /// `lock` is a full name. The service must choose it: a late sender could name an unused lock,
+    /// and enter.
     ///
     /// # Errors
     /// - [`Lost`](ErrorKind::Lost) with [`Superseded`](Reason::Superseded) if the fence is below

@@ -41,8 +41,8 @@ pub struct Profile {
     /// The supported TTLs.
     #[serde(skip)]
     pub ttl: RangeInclusive<Duration>,
-    /// The longest time until the backend wakes the task of a pending request, even if the server
-    /// is silent; `None` if unlimited.
+    /// The time within which the backend wakes a pending request's task, even if the server is
+    /// silent; `None` if unlimited.
     #[serde(skip)]
     pub answer_limit: Option<Duration>,
     /// The largest number of holds in one renewal request.

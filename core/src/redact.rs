@@ -24,8 +24,8 @@ pub fn url(text: &str) -> String {
     out
 }
 
-/// Returns advice if a URL has an `@` after a `?`, because the password may contain an unescaped
-/// `?`. The rest of this password looks like parameters, so errors must not quote parameters.
+/// Returns advice if a URL has an `@` after a `?`: the password may contain an unescaped `?`. As
+/// its rest looks like parameters, errors must not quote parameters.
 pub fn hidden_password(url: &str) -> Option<&'static str> {
     let (_, query) = url.split_once('?')?;
     query.contains('@').then_some(
@@ -78,7 +78,7 @@ fn without_lone_login(url: &str) -> String {
 }
 
 /// Returns the index of the comma before the next URL. A password may contain a comma and `://`, so
-/// the comma counts only after a whole URL: one with an `@`, or without a secret to mask.
+/// a comma counts only after a whole URL: one with an `@`, or without a secret.
 fn next_url(text: &str) -> Option<usize> {
     text.match_indices(',').map(|(at, _)| at).find(|at| {
         let (before, after) = (&text[..*at], &text[at + 1..]);
@@ -110,7 +110,7 @@ fn after_scheme(url: &str) -> usize {
 }
 
 fn one_url(text: &str) -> String {
-    // Parameters are redacted first, because a secret may contain an `@`.
+    // Parameters are redacted first: an `@` in one would count as the end of a password.
     let text = &parameters_redacted(text);
     // The password ends at the last `@`, because it may contain an unescaped `@`, `/` or `?`.
     let start = after_scheme(text);
@@ -149,7 +149,7 @@ fn parameters_redacted(text: &str) -> String {
     out
 }
 
-/// Masks all text from a port that isn't a number on: it may be a password without its `@`.
+/// If a port isn't a number, masks the text from there on: it may be a password without its `@`.
 fn without_odd_port(text: &str) -> String {
     let hosts = &text[..text.find(['/', '?', '#']).unwrap_or(text.len())];
     let mut at = 0;

@@ -25,7 +25,7 @@ impl HoldState {
         }
     }
 
-    /// Returns whether the lock is held.
+    /// Returns whether the lock is still held.
     pub const fn is_live(self) -> bool {
         matches!(self, Self::Held | Self::AtRisk)
     }

@@ -10,7 +10,7 @@ use crate::{
 use super::acquire::admitted;
 use super::{Shared, ticket};
 
-/// A client. All clones are the same client. Guards outlive the last clone.
+/// A client. All clones are the same client. Guards stay valid after the last clone is dropped.
 ///
 /// ```
 /// # use lockwright_core::{DistributedLock, Locks, Result};
@@ -50,8 +50,8 @@ impl Locks {
     }
 
     /// Resumes a ticket's hold, with a new token and (except for a reader) a larger fence. The
-    /// client renews the hold, unless it was [`fixed`](crate::Request::fixed). Without an answer,
-    /// the client retries for one TTL.
+    /// client renews the hold, unless its request was [`fixed`](crate::Request::fixed). If the
+    /// server doesn't answer, the client retries for one TTL.
     ///
     /// # Errors
     /// - [`Lost`](crate::ErrorKind::Lost) if the hold expired, was broken or resumed, or the answer
@@ -192,9 +192,9 @@ impl Locks {
     /// Closes the client. New and waiting requests fail with [`Closed`](crate::ErrorKind::Closed).
     /// Guards stay valid and are renewed.
     ///
-    /// Waits for the releases in progress, which need the client's runtime. Waits at most 1 s for
-    /// unpolled requests, and 6 s for unpolled `release` calls. If the client's runtime has ended,
-    /// unreleased holds expire.
+    /// Waits for the releases in progress, which need the client's runtime; if their futures aren't
+    /// polled, at most 1 s for requests and 6 s for `release` calls. If the client's runtime has
+    /// ended, unreleased holds expire.
     ///
     /// # Cancel safety
     /// May be dropped and called again. The client is closed from the first call on.

@@ -106,7 +106,8 @@ impl One {
         loop {
             let mut changed = pin!(self.hold.changed().notified());
             changed.as_mut().enable();
-            // The version is read before the state, so that the next call reports a later change.
+            // The version is read before the state, so that the next call reports a change between
+            // the two.
             let version = self.hold.version();
             let state = self.hold.state();
             if is_over(state, version) {

@@ -31,7 +31,7 @@ pub(crate) struct Metrics {
     pub(crate) at_risk: Counter,
     pub(crate) lost: Counter,
     pub(crate) settled: Counter,
-    /// The total duration of lost holds; `Totals` has the rest.
+    /// The total duration of lost holds; `Totals` has that of released holds.
     pub(crate) hold_nanos: Counter,
 }
 
@@ -54,7 +54,7 @@ pub struct MetricsSnapshot {
     pub reentered: u64,
     /// Requests that waited.
     pub waited: u64,
-    /// Requests whose limit passed.
+    /// Requests that reached their wait limit.
     pub timed_out: u64,
     /// Acquire requests sent.
     pub attempts: u64,

@@ -1,5 +1,5 @@
-//! Requests for several names. All clients acquire in one order, which prevents deadlocks (Havender
-//! 1968).
+//! Requests for several names. All clients acquire names in the same order, which prevents
+//! deadlocks (Havender 1968).
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
@@ -348,8 +348,8 @@ impl Part {
         }
     }
 
-    /// Polls whether this name is an alias of a held lock. Returns only the conflict of an alias,
-    /// or the error of a rejected query.
+    /// Polls whether this name is an alias of a held lock. Returns only if it is, or if the server
+    /// rejects the query.
     async fn one_of(&self, held: &[Guard]) -> Error {
         let shared = self.locks.shared();
         let each = shared.backend.profile().slow_poll.min(LONGEST_PAUSE);
@@ -388,7 +388,7 @@ impl Part {
 }
 
 async fn give_back(held: Vec<Guard>) {
-    // The guards of closed clients are dropped, which releases the locks without a wait for the
-    // server.
+    // The guards of closed clients are dropped, so that the request fails without waiting for
+    // releases.
     let _ = release(held.into_iter().filter(|guard| !guard.client().is_closed())).await;
 }

@@ -91,8 +91,8 @@ impl<H: Held> Request<H> {
         self
     }
 
-    /// Waits for the hold. Without an answer, the client retries until the limit, or without a
-    /// limit for one TTL.
+    /// Waits for the hold. If the server doesn't answer, the client retries until the wait limit;
+    /// without a limit, for one TTL.
     ///
     /// Outside a tokio runtime, the request runs in the client's runtime.
     ///

@@ -73,7 +73,7 @@ pub(super) async fn resume(shared: Arc<Shared>, ticket: &Ticket) -> Result<Arc<H
     let give_up_at = begun + options.ttl;
     let mut pause = TRY_AGAIN.0;
     // False if a newer hold may have the ticket's token (see `Ticket::is_open`): a swap would take
-    // the newer hold.
+    // that hold.
     let mut is_the_same = !ticket.is_open;
     loop {
         let sent = shared.clock.now();

@@ -46,7 +46,8 @@ impl Waiters {
     }
 
     pub(crate) fn wake(&self, name: &LockName) {
-        // Wakers must not run under the mutex, because they may drop a waiting request.
+        // Wakers must not run under the mutex: they may drop a waiting request, which locks the
+        // mutex.
         let waiters = lock(&self.registered).by_name.get(name).cloned();
         for waiter in waiters.into_iter().flatten() {
             ignore_panic(|| waiter.wake.notify_one());

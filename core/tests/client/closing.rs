@@ -86,7 +86,7 @@ async fn close_turns_away_every_waiting_request() {
         let request = scene.0.multi(["a", "b"]).acquire();
         expect_turned_away(scene, request).await;
     }
-    // It waits for a lock of another client.
+    // The request waits for a lock of its second client.
     let scene = troubled();
     let there = Memory::with_clock(scene.4.clone());
     let (waits, holds) = (another_client(&there, &scene.4), another_client(&there, &scene.4));

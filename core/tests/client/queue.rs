@@ -10,7 +10,7 @@ async fn a_deadline_begins_after_the_wait_for_the_turn() {
     let released = clock.now();
     first.release().await.unwrap();
     let second = waiting.await.unwrap().unwrap();
-    // The second request began over one TTL ago, so the hold's term must not begin with it.
+    // The second request began over one TTL ago, so its hold's term must begin later.
     assert_eq!(locks.metrics().grants_too_late, 0);
     assert!(second.deadline() > released + TTL / 2);
     assert_eq!(clock.now(), released);

@@ -67,7 +67,7 @@ async fn after_a_renewal_that_extends_nothing_there_is_a_pause() {
     assert!((1..10).contains(&renewals), "{renewals}");
 }
 
-/// Simulates a grant by an event: the first term is short.
+/// Simulates a grant by an event, whose first term is short.
 #[tokio::test(start_paused = true)]
 async fn a_short_first_term_of_a_long_ttl_is_renewed_in_time() {
     let (locks, faulty, _, _, clock) = troubled();

@@ -162,7 +162,7 @@ async fn no_backend_makes_a_ttl_of_months() {
     assert_eq!(builder.build().unwrap_err().kind(), ErrorKind::InvalidConfig);
 }
 
-/// The request after an error must not block, because its answer ends the trouble. A blocked
+/// After an error, the next request must not block: its answer ends the trouble, and a blocked
 /// request's answer may take hours.
 #[tokio::test(start_paused = true)]
 async fn one_error_of_a_blocked_request_is_no_trouble_once_the_server_answers() {

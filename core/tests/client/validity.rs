@@ -163,7 +163,7 @@ async fn a_renewal_answered_after_the_term_does_not_revive_the_hold() {
     while faulty.calls(Op::Renew).is_empty() {
         clock.sleep(millis(10)).await;
     }
-    // `check` isn't called before the renewal's answer, because it would end the hold.
+    // Before the renewal's answer, a call of `check` would end the hold.
     clock.jump(guard.remaining() + millis(10));
     clock.sleep(millis(200)).await;
     assert_eq!(guard.check().unwrap_err().kind(), ErrorKind::Lost(Reason::Expired));

@@ -32,8 +32,7 @@ impl Shared {
     }
 
     /// Handles all events in one pass over the holds, because a session's end may end many holds.
-    /// Each check of a hold calls this method, because the renewal task may be late, or its runtime
-    /// may be ending.
+    /// Each check of a hold calls this method, so that a late or ended renewal task hides no loss.
     #[inline]
     pub(crate) fn take_hold_events(&self) {
         if self.has_hold_events.load(Ordering::Acquire) {

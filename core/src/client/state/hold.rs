@@ -104,8 +104,7 @@ impl Hold {
         let lost_at = term.lost_at.min(self.keep_until);
         let margin = term.deadline.saturating_since(term.lost_at);
         let deadline = term.deadline.min(lost_at + margin);
-        // The token's first byte makes the renewal earlier, so that holds granted in one burst
-        // aren't renewed in one burst.
+        // The token's random first byte spreads the renewals of holds that were granted together.
         let window = term.at_risk_at.as_nanos().saturating_sub(term.renew_at.as_nanos()) / 8;
         let early = window / 255 * u64::from(self.claim.token.as_bytes()[0]);
         self.renew_at.store(term.renew_at.as_nanos() - early, Ordering::Release);
@@ -158,8 +157,8 @@ impl Hold {
         if state.is_live() { self.state_at(self.clock().now()) } else { state }
     }
 
-    /// Returns whether the hold is valid. Unlike [`state_at`](Self::state_at), this method doesn't
-    /// lock the table or notify of a loss, so the caller may have locked the table.
+    /// Returns whether the hold is valid. Unlike [`state_at`](Self::state_at), this method may be
+    /// called with the table locked: it neither locks the table nor reports a loss.
     pub(crate) fn looks_live(&self, now: BootInstant) -> bool {
         decode(self.phase.load(Ordering::SeqCst)).is_live() && now < self.lost_at()
     }
@@ -274,17 +273,16 @@ impl Hold {
         now.as_nanos().saturating_sub(self.granted_at.as_nanos())
     }
 
-    /// Takes the turn from the hold, if it has one. The caller must hold the table's lock, which
-    /// makes the load and the store atomic.
+    /// Takes the turn from the hold, if it has one. The caller must lock the table, which makes the
+    /// load and the store atomic.
     pub(crate) fn take_turn(&self) -> bool {
         let has_turn = self.turn.load(Ordering::Relaxed);
         self.turn.store(false, Ordering::Relaxed);
         has_turn
     }
 
-    /// Returns how early a renewal may start, so that it joins a batch. The slack must be shorter
-    /// than the pause after a failed renewal and an offer's term. Otherwise, the next renewal is
-    /// immediate.
+    /// Returns how early a renewal may start to join a batch. If the slack exceeded an offer's
+    /// term, or the pause after a failed renewal, the next renewal would start at once.
     pub(crate) fn renew_slack(&self) -> Duration {
         let renew_at = BootInstant::from_nanos(self.renew_at.load(Ordering::Acquire));
         let left = self.lost_at().saturating_since(renew_at);

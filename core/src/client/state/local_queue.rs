@@ -352,8 +352,8 @@ impl Shared {
             match send(queued.sender, Passed::Turn(turn)) {
                 Ok(()) => return,
                 Err(Passed::Turn(mut turn)) => {
-                    // With `shared`, the drop of `turn` would pass the turn on recursively, maybe
-                    // thousands of calls deep.
+                    // If `turn.shared` were set, the drop of `turn` would pass the turn on
+                    // recursively, maybe thousands of calls deep.
                     turn.shared = None;
                     pending = turn.pending.take();
                 }

@@ -163,7 +163,7 @@ pub(crate) struct Turn {
 #[derive(Default)]
 pub(crate) struct SharedHolders(NameMap<Vec<Arc<Hold>>>);
 
-/// A granted claim. Once ended, it never becomes live again.
+/// A granted claim. An ended hold never becomes live again.
 pub(crate) struct Hold {
     pub(crate) shared: Arc<Shared>,
     pub(crate) claim: Claim,

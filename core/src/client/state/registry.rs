@@ -95,8 +95,8 @@ impl Registry {
         }
     }
 
-    /// Returns when the renewal task wakes up next. Without holds, the planned wake-up stays. So a
-    /// new hold that is due later needn't notify the task.
+    /// Returns when the renewal task wakes up next. Without holds, the planned wake-up stays, so a
+    /// hold that is due after it needn't notify the task.
     pub(crate) fn next_due(&mut self, now: BootInstant) -> Option<BootInstant> {
         while let Some(Reverse(entry)) = self.due.peek().copied()
             && self.live(entry).is_none()

@@ -83,7 +83,7 @@ impl Releasing {
 impl Drop for Releasing {
     fn drop(&mut self) {
         if let Some(hold) = self.hold.take() {
-            // The job has taken the turn, so `let_go` doesn't pass it on.
+            // The job has taken the turn, so `let_go` passes no turn on.
             Shared::in_background(Job::release(Arc::clone(&hold)));
             Shared::let_go(&hold, self.ended);
         }

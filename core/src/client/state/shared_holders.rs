@@ -1,5 +1,5 @@
-//! The shared holds with an owner. Shared requests skip the local queue, so a reentrant request
-//! finds its owner's hold here.
+//! The shared holds with an owner. Reentrant requests find them here, because shared requests skip
+//! the local queue.
 
 use std::sync::Arc;
 

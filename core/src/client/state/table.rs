@@ -9,7 +9,7 @@ use crate::{Mode, Reason, Token};
 
 use super::{Hold, HoldEvent, Shared, Table};
 
-/// The list of early losses needs a limit, because losses of ended holds stay in the list.
+/// Early losses need a limit, because those of ended holds stay in the list.
 const MOST_EARLY_LOSSES: usize = 1024;
 
 impl Table {
@@ -59,7 +59,8 @@ impl Shared {
             shared.renewer.notify_one();
         }
         for (sender, passed) in joined {
-            // Without a receiver, `send` returns the hold's share, which is given up when dropped.
+            // If the receiver is gone, `send` returns the hold's share, which is given up when
+            // dropped.
             let _ = send(sender, passed);
         }
         if hold.owner.is_some() && hold.claim.mode != Mode::Exclusive {

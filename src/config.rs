@@ -48,7 +48,7 @@ pub struct Config {
     /// Enables [`Builder::sweep`](crate::Builder::sweep) with this idle time.
     #[serde(default, deserialize_with = "time")]
     pub sweep: Option<Duration>,
-    /// Properties without which connecting fails.
+    /// Properties that the backend must have.
     #[serde(default)]
     pub require: Vec<Requirement>,
 }
@@ -137,7 +137,7 @@ pub enum Requirement {
     Fifo,
     /// The server notifies waiters of a release.
     Push,
-    /// A lock excludes a machine's other processes.
+    /// A lock excludes other processes on the same machine.
     Machine,
     /// A lock excludes processes on all machines.
     Network,

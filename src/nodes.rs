@@ -30,7 +30,7 @@ pub async fn nodes(url: &str) -> Result<Vec<Node>> {
     node_statuses(url, What::Look).await
 }
 
-/// Waits until every reachable node votes. New nodes vote `largest_ttl` after this call.
+/// Waits until every reachable node votes. New nodes vote `largest_ttl` after the call begins.
 ///
 /// # Errors
 /// As [`nodes`].
@@ -48,7 +48,7 @@ pub async fn wait_for_nodes(url: &str) -> Result<Vec<Node>> {
 /// As [`nodes`].
 ///
 /// # Cancel safety
-/// May be dropped. It may have admitted some nodes.
+/// May be dropped. Some nodes may be admitted.
 pub async fn admit(url: &str) -> Result<Vec<Node>> {
     node_statuses(url, What::Admit).await
 }

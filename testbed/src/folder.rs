@@ -41,7 +41,7 @@ pub(crate) fn fill(
         make(fresh.path())?;
         let packed = tempfile::NamedTempFile::new_in(&cache)?;
         tar().args(["-cSf", &text(packed.path()), "."]).run(fresh.path(), "")?;
-        // An archive that another process has created is equal, so it may be replaced.
+        // Another process's archive is equal, so it may be replaced.
         packed.persist(&archive).map_err(|error| error.error)?;
     }
     drop(turn);
@@ -83,8 +83,8 @@ pub(crate) fn text(path: &Path) -> String {
 /// Returns the cache folder, and checks that it is private, because another user may have created
 /// it.
 ///
-/// Its parent is `LOCKWRIGHT_TESTBED_CACHE` or the temporary folder. All processes must share the
-/// cache, because `port::free` reserves ports by lock files in it.
+/// The cache's parent is `LOCKWRIGHT_TESTBED_CACHE` or the temporary folder. All processes must
+/// share the cache, because `port::free` reserves ports by lock files in it.
 pub(crate) fn cache() -> Result<PathBuf> {
     let uid = rustix::process::geteuid().as_raw();
     let parent =

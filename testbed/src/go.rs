@@ -40,7 +40,7 @@ pub fn build(source: &Path) -> Result<PathBuf> {
 fn go(place: &Path) -> Result<Program> {
     Ok(Program::new("go", PACKAGE)
         .within(PATIENCE)
-        // Modules must be writable, so a user can delete the folder.
+        // Modules are writable, so that a user can delete the folder.
         .env("GOFLAGS", "-mod=readonly -modcacherw -buildvcs=false")
         .env("GOMODCACHE", folder::text(&place.join("modules")))
         .env("GOCACHE", folder::text(&place.join("cache")))
@@ -52,7 +52,7 @@ fn go(place: &Path) -> Result<Program> {
 fn explain(error: &Error, source: &Path, place: &Path) -> Error {
     let module = fs::read_to_string(source.join("go.mod")).unwrap_or_default();
     let wanted = module.lines().find_map(|line| line.strip_prefix("go ")).unwrap_or("?");
-    // This runs in `place`, because in the module's folder an old Go doesn't print its version.
+    // `go version` runs in `place`: in the module's folder, an old Go doesn't print its version.
     let found = go(place).and_then(|go| go.arg("version").run(place, "")).unwrap_or_default();
     let (source, found) = (source.display(), found.trim());
     Error::new(format!("{source} needs Go {wanted} or newer; `{found}` can't build it: {error}"))

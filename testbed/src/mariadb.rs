@@ -98,7 +98,7 @@ impl MariaDb {
         Ok(())
     }
 
-    /// Sets whether commits wait for a replica. No replica exists, so these commits hang.
+    /// Sets whether commits wait for a replica. As none exists, waiting commits hang.
     ///
     /// Requires [`Options::semi_synchronous`].
     pub fn wait_for_replica(&self, wait: bool) -> Result<()> {
@@ -201,7 +201,8 @@ fn fill_mariadb(folder: &Path) -> Result<()> {
     );
     let recipe = format!("{}\n{install:?}\n{users}", version()?);
     folder::fill(folder, "mariadb", &recipe, account(), |template| {
-        // A starting MariaDB deletes all temporary tables in TMPDIR, so servers don't share one.
+        // A starting MariaDB deletes all temporary tables in TMPDIR, so each server has its own
+        // TMPDIR.
         let data = format!("--datadir={}", folder::text(&template.join("data")));
         Program::new(installer, SERVER)
             .args(["--no-defaults", &data])
@@ -260,8 +261,8 @@ fn version() -> Result<String> {
     server().args(["--no-defaults", "--version"]).run(Path::new("/"), "")
 }
 
-/// Returns options with the folders of a server in `LOCKWRIGHT_SERVER_ROOT`. An installed server
-/// needs none.
+/// Returns options with the folders of a server in `LOCKWRIGHT_SERVER_ROOT`; no options for an
+/// installed server.
 fn messages() -> Vec<String> {
     let folders = ["usr/share/mariadb", "usr/share/mysql"];
     let (Some(usr), Some(messages), Some(_)) =
@@ -298,7 +299,7 @@ fn launch(port: u16, options: &Options, folder: &Path) -> Result<Process> {
              caching_sha2_password_auto_generate_rsa_keys = OFF\n"
         }
     };
-    // Many servers would exhaust the kernel's AIO contexts.
+    // Many servers with native AIO would exhaust the kernel's contexts.
     settings += "innodb_use_native_aio = 0\n";
     // With these settings, only a crash of the machine loses data.
     settings += "innodb_flush_log_at_trx_commit = 2\ninnodb_doublewrite = 0\n";
@@ -329,7 +330,7 @@ fn server() -> Program {
     Program::new(binary.as_deref().unwrap_or("mariadbd"), SERVER).env("LC_ALL", "C")
 }
 
-/// Checks the socket, because it opens after the port and can't belong to another process.
+/// Checks the socket, not the port: the socket opens later and can't belong to another process.
 fn greets(socket: &Path) -> Option<()> {
     let mut stream = UnixStream::connect(socket).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(1))).ok()?;

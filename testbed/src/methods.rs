@@ -72,8 +72,8 @@ macro_rules! setters {
 macro_rules! tls {
     ($Server:ident, $Options:ident, $($path:tt)+) => {
         impl $Options {
-            /// Accepts only TLS, with a certificate of the server's `authority`. ZooKeeper also
-            /// keeps its plain port.
+            /// Accepts only TLS, with a certificate signed by the server's `authority`. ZooKeeper
+            /// also keeps its plain port.
             pub fn tls(mut self) -> Self {
                 self.tls.is_on = true;
                 self
@@ -155,7 +155,7 @@ macro_rules! sql_methods {
     ($Server:ident, $Options:ident) => {
         crate::methods::setters! { $Options {
             pub fn password(password: &str) sets password to Some(password.to_owned());
-            /// Accepts TLS, with a certificate of the server's `authority`.
+            /// Accepts TLS, with a certificate signed by the CA in `authority`.
             pub fn tls() sets tls to true;
         } }
 
@@ -218,7 +218,7 @@ macro_rules! sql_methods {
                 self.sql_as(ADMIN, ADMIN_PASSWORD, statements)
             }
 
-            /// Like [`Self::sql`], as the user.
+            /// Like [`Self::sql`], as the user `lockwright`.
             pub fn sql_as_user(&self, statements: &str) -> crate::Result<String> {
                 self.sql_as(USER, self.password(), statements)
             }

@@ -1,8 +1,8 @@
 //! Random input for the unit tests of parsers.
 //!
 //! By default, each run checks each property with the same [`CASES`] inputs. With
-//! `LOCKWRIGHT_PROPERTY_SECONDS`, it uses new inputs for that many seconds per property. A failure
-//! prints the input.
+//! `LOCKWRIGHT_PROPERTY_SECONDS`, each property is checked with new inputs for that many seconds. A
+//! failure prints the input.
 #![forbid(unsafe_code)]
 
 use std::fmt::{Debug, Display};

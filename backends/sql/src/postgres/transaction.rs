@@ -65,10 +65,10 @@ const ROLL_BACK: &str = "ROLLBACK TO SAVEPOINT lockwright; RELEASE SAVEPOINT loc
 ///
 /// # Cancel safety
 /// After a drop, the server may still wait on the connection for up to five seconds, or for a
-/// second more than its `deadlock_timeout`. Drop the transaction too: it is rolled back after the
-/// wait. An explicit `rollback()` returns the wait's error, and the connection's next use rolls
-/// back. If the server has a `client_connection_check_interval`, closing the connection ends the
-/// wait.
+/// second more than its `deadlock_timeout` if that is longer. Drop the transaction: it is rolled
+/// back after the wait. An explicit `rollback()` returns the wait's error, and the connection's
+/// next use rolls back. If the server has a `client_connection_check_interval`, closing the
+/// connection ends the wait.
 pub async fn lock_in_transaction(tx: &mut PgConnection, name: &str, wait: Wait) -> Result<Outcome> {
     DEFAULT.lock(tx, name, wait).await
 }
@@ -100,7 +100,7 @@ impl InTransaction {
     }
 
     async fn make(&self, connection: &mut PgConnection) -> Result<()> {
-        // The query is one transaction, so the lock serializes concurrent creation.
+        // All statements run in one transaction, so clients create tables one after another.
         let text = format!("SELECT pg_advisory_xact_lock(5499258310474722403); {}", self.schema());
         fetch_on(connection, text).await.map(drop).map_err(|cause| failed(&cause))
     }
@@ -139,7 +139,7 @@ impl InTransaction {
     }
 }
 
-/// Executes SQL that begins with a savepoint. After an error, rolls back to the savepoint.
+/// Executes SQL that begins with a savepoint. After an error, rolls back to that savepoint.
 async fn run(tx: &mut PgConnection, sql: &Sql, arguments: Arguments<'_>) -> sqlx::Result<Vec<Row>> {
     let answer = fetch_on(tx, sql.render(arguments, Postgresql::literal)).await;
     if let Err(cause) = &answer
@@ -198,8 +198,7 @@ fn failed(cause: &sqlx::Error) -> Error {
     error.with_backend(BACKEND).with_source(cause.to_string())
 }
 
-/// Returns at least one millisecond, because zero disables the timeout, and at most the longest
-/// timeout.
+/// Returns at least 1, because 0 disables the timeout, and at most the server's longest timeout.
 fn millis(wait: Duration) -> i64 {
     i32::try_from(wait.as_micros().div_ceil(1_000)).unwrap_or(i32::MAX).max(1).into()
 }

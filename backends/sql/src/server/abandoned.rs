@@ -1,4 +1,4 @@
-//! Ends abandoned sessions: this client closed the connection, or stopped waiting while it opened.
+//! Ends abandoned sessions: this client closed the connection, or stopped waiting for its opening.
 //!
 //! A server process that waits for a lock or a replica doesn't notice a closed connection. So one
 //! task ends these sessions through another connection.
@@ -17,12 +17,13 @@ use super::{Dialect, Limits, SessionPermit, errors};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ServerSession {
     pub(crate) id: i64,
-    /// Identifies the server process. After a failover, the same `id` may belong to another
-    /// session.
+    /// Identifies the server, because another server may use the same `id` after a failover.
     pub(crate) server: i64,
-    /// A server time in µs at which the session existed. PostgreSQL may reuse `id` later.
+    /// A server time in µs at which the session existed. A PostgreSQL session with the same `id`
+    /// that began later isn't this session.
     pub(crate) seen: i64,
-    /// An instant before the connection was opened. A restarted MySQL reuses `id`.
+    /// An instant before the connection was opened. If MySQL restarted later, `id` may belong
+    /// to another session.
     pub(crate) opened: Instant,
 }
 
@@ -62,13 +63,12 @@ const TRIES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_s
 /// The time limit for one request of this task.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// An abandoned opening counts as failed once a connection begun over [`LIMIT`] later has worked for
-/// this long.
+/// An abandoned opening counts as failed after a connection that was begun over [`LIMIT`] later has
+/// worked for this long.
 const OVERDUE: Duration = Duration::from_secs(1);
 
-/// The longest time limit for one attempt to connect. Each timeout doubles the limit, so that
-/// attempts are few: a frozen server may later open a session for each. After an outage, requests
-/// may wait this long.
+/// The longest time limit for one attempt to connect, and so the longest wait of a request after an
+/// outage. Each timeout doubles the limit, so that a frozen server later opens few sessions.
 const LONGEST_CONNECT: Duration = Duration::from_secs(15);
 
 /// The time that the server needs to end the session of a closed connection.
@@ -105,7 +105,7 @@ impl Ending {
         }
     }
 
-    /// Updates the session if its opening has ended. Returns true if there is no session.
+    /// Updates the session if its opening has ended. Returns true if the opening failed.
     fn poll_opening(&mut self) -> bool {
         let Session::Opening(opening) = &mut self.session else { return false };
         match opening.try_join_next() {
@@ -302,8 +302,8 @@ impl<D: Dialect> Abandoned<D> {
         }
     }
 
-    /// Ends the sessions, and returns the ids of those that still existed. Without sessions, only
-    /// checks that the server answers.
+    /// Ends the sessions, and returns the ids of those that still existed. If `sessions` is empty,
+    /// only checks that the server answers.
     async fn end(
         &self,
         connection: &mut D::Connection,

@@ -6,7 +6,7 @@ use lockwright_core::{Error, Result, redact};
 use super::session_lock::Kind;
 use super::{Limits, SessionLimit, Tables, tls};
 
-/// Longer time limits are shortened to this one, because servers reject more than 24 days.
+/// The longest time limit. Longer ones are shortened, because servers reject more than 24 days.
 const LONGEST_LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// How the server stores a hold.
@@ -15,9 +15,10 @@ pub enum Mode {
     /// A row that expires by itself. The hold survives lost connections and server restarts.
     #[default]
     Lease,
-    /// A lock of a database session. The hold ends with the session, which may have other holds.
+    /// A lock of a database session. The hold ends with the session, which several holds may share.
     Session,
-    /// A locked row in an open transaction. Each hold has its own connection, and ends with it.
+    /// A locked row in an open transaction. Each hold has its own connection and ends with that
+    /// connection.
     Row,
 }
 
@@ -72,7 +73,7 @@ impl Common {
     }
 }
 
-/// Reads a URL with one of the schemes. `drivers` lists the driver's parameters.
+/// Reads a URL with one of the schemes. `drivers` lists the parameters for the database driver.
 pub(crate) fn parse<T: FromStr<Err = sqlx::Error>>(
     url: &str,
     schemes: [&str; 2],
@@ -141,7 +142,7 @@ fn take(url: &str, drivers: &str) -> Result<(String, Common)> {
     Ok((url, common))
 }
 
-/// Compares a name with `known`, where a final `[` marks a prefix.
+/// Returns whether the name is `known`, or begins with it if `known` ends with `[`.
 fn is_named(name: &str, known: &str) -> bool {
     name == known || (known.ends_with('[') && name.starts_with(known))
 }
@@ -186,8 +187,8 @@ macro_rules! common_settings {
 
             /// Sets the time limit for the server's answer; 1.2 s by default, 3 s in the modes
             /// `session` and `row`. In the lease mode, the limit is at most half of the request's
-            /// TTL, and a fifth for a renewal. Unless this method is called, listings and sweeps
-            /// may take 5 s.
+            /// TTL, for a renewal at most a fifth. Unless this method is called, listings and
+            /// sweeps may take 5 s.
             pub fn response_timeout(mut self, limit: std::time::Duration) -> Self {
                 self.common.answer = Some(limit);
                 self

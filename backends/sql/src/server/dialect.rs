@@ -10,8 +10,7 @@ use super::{
 
 /// A database server.
 ///
-/// An SQL text that changes data is atomic, or leaves correct data if the server crashes after any
-/// statement.
+/// Each SQL text is atomic, or leaves correct data if the server crashes between its statements.
 pub(crate) trait Dialect: Send + Sync + Sized + 'static {
     type Connection: Send + 'static;
 
@@ -29,7 +28,7 @@ pub(crate) trait Dialect: Send + Sync + Sized + 'static {
     /// False if a client may see some of the tables before another client has created the rest.
     const TABLES_APPEAR_AT_ONCE: bool = true;
 
-    /// Returns the SQL text with a longer limit on waits for other sessions' locks.
+    /// Returns the SQL text with a longer limit for waits for other sessions' locks.
     fn patiently(text: String) -> String;
 
     fn backend(&self) -> &'static str;
@@ -84,7 +83,7 @@ pub(crate) trait Dialect: Send + Sync + Sized + 'static {
         }
     }
 
-    /// Writes a literal that depends on no setting of the session.
+    /// Appends a literal that means the same under all settings of the session.
     fn quote(value: &str, text: &mut String);
 
     fn judge(error: &sqlx::Error) -> Option<Verdict>;

@@ -56,7 +56,7 @@ pub(crate) use verdicts;
 pub(crate) struct Failure {
     pub(crate) error: Error,
     pub(crate) again: bool,
-    /// True if the pool's other connections are probably dead too.
+    /// True if probably all of the pool's connections are dead.
     pub(crate) lost: bool,
 }
 

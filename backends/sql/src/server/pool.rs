@@ -55,7 +55,7 @@ pub(crate) struct Pool<D: Dialect> {
     sessions: SessionLimit,
     /// Limits concurrent requests.
     turns: Arc<Semaphore>,
-    /// Like `turns` with one permit less, for requests other than renewals.
+    /// Limits requests other than renewals, with one permit less than `turns`.
     ordinary: Arc<Semaphore>,
     idle: Mutex<Idle<D::Connection>>,
     abandoned: Arc<Abandoned<D>>,
@@ -286,8 +286,8 @@ impl<D: Dialect> Pool<D> {
         {
             let mut idle = lock(&self.idle);
             taken.generation = idle.generation;
-            // The most recently used connection is taken, so that unneeded connections reach the
-            // idle limit.
+            // The most recently used connection is taken, so that the unneeded ones reach the idle
+            // limit and are closed.
             if let Some((connected, used)) = idle.connections.pop() {
                 if used.elapsed() < IDLE {
                     taken.connected = Some(connected);

@@ -20,7 +20,7 @@ pub(crate) type Arguments<'a> = &'a [(&'static str, Value<'a>)];
 /// [`Sql::to_prepare`].
 #[derive(Debug, Clone)]
 pub(crate) struct Sql {
-    /// The names of the parameters, each after the text that precedes it.
+    /// For each parameter, the text before it, and its name.
     parameters: Vec<(String, String)>,
     end: String,
     prepared: Option<Prepared>,

@@ -42,8 +42,8 @@ impl Tables {
         self.schema.as_deref()
     }
 
-    /// Replaces `{lease}` and the like by quoted names, and `{prefix}` by the prefix of index
-    /// names.
+    /// Replaces each table's placeholder, such as `{lease}`, by its quoted name, and `{prefix}` by
+    /// the prefix of index names.
     pub(crate) fn expand(&self, text: &str, quote: char) -> String {
         let mut text = text.replace("{prefix}", &self.prefix);
         let schema = self.schema.as_ref().map(|schema| format!("{quote}{schema}{quote}."));

@@ -7,11 +7,11 @@ use lockwright_core::Error;
 /// default crypto provider.
 pub(crate) use lockwright_core::backend_util::tls::choose_provider;
 
-/// Returns the error if connecting failed because of TLS.
+/// Returns an error about TLS if connecting failed because of TLS.
 pub(crate) fn refusal(cause: &sqlx::Error, is_by_file: bool) -> Option<Error> {
     match cause {
         sqlx::Error::Tls(cause) => Some(Error::invalid_config(unusable(&cause.to_string()))),
-        // The URL names no socket file, so the error is about a certificate or a key.
+        // The URL names no socket file, so the file is a certificate or a key.
         sqlx::Error::Io(cause) if !is_by_file && is_of_a_file(cause) => {
             Some(Error::invalid_config(
                 "a file with a certificate or a key, which the URL names, can't be opened",

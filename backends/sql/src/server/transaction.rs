@@ -33,8 +33,8 @@ impl Outcome {
     }
 }
 
-/// The usual longest wait in one statement, and so the longest time for which a dropped wait
-/// occupies its connection.
+/// Usually the longest wait in one statement, and so the longest that a dropped wait occupies its
+/// connection.
 const SLICE: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
@@ -194,7 +194,7 @@ macro_rules! in_transaction {
             ///
             /// # Errors
             /// [`InvalidInput`](lockwright_core::ErrorKind::InvalidInput) in a transaction of
-            /// MySQL, which the call would commit. Also those of [`check_fence`](check_fence()).
+            /// MySQL, which the call would commit; the errors of [`check_fence`](check_fence()).
             ///
             /// # Cancel safety
             /// May be dropped at any time; the rows are then deleted or not.

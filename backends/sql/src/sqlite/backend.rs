@@ -32,8 +32,8 @@ impl DistributedLock for Sqlite {
     }
 
     async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
-        // A release between an attempt and its answer ends the waiter's registration, so another
-        // attempt follows. After the last attempt, the caller polls.
+        // A release between an attempt and its answer ends the waiter's registration. Then another
+        // attempt follows, or, after the last one, the caller polls.
         const ATTEMPTS: u32 = 3;
 
         for _ in 1..ATTEMPTS {

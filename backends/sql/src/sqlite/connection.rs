@@ -138,7 +138,7 @@ impl Database {
             .disable_statement_logging();
         let connected = patiently!(BUSY_LIMIT, options.connect());
         let mut connection = connected.map_err(|e| self.failed(e))?;
-        // A symbolic link or a mount may put a new file on another file system than its folder.
+        // By a symbolic link or a mount, a new file may be on another file system than its folder.
         self.check_file_system(&self.path)?;
         self.prepare(&mut connection).await?;
         let id = file_id(&self.path).map_err(|source| {
@@ -198,8 +198,8 @@ fn file_id(path: &Path) -> io::Result<FileId> {
     Ok((found.dev(), found.ino()))
 }
 
-/// Switches to WAL mode, which needs exclusive access. A file in use keeps its old mode, which is
-/// slower but as safe.
+/// Switches to WAL mode, which needs exclusive access. While others use the file, it keeps its old
+/// mode, which is slower but equally safe.
 async fn use_write_ahead_log(connection: &mut SqliteConnection) -> sqlx::Result<()> {
     let switched = patiently!(
         Duration::from_secs(1),
@@ -214,7 +214,7 @@ async fn use_write_ahead_log(connection: &mut SqliteConnection) -> sqlx::Result<
 async fn version_or_create(connection: &mut SqliteConnection) -> sqlx::Result<i64> {
     if !has_tables(connection).await? {
         let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
-        // Another process may have created the tables before this one got the write lock.
+        // Another process may have created the tables before this process got the write lock.
         if !has_tables(&mut transaction).await? {
             sqlx::raw_sql(SCHEMA).execute(&mut *transaction).await?;
         }
@@ -236,14 +236,14 @@ pub(super) async fn version(connection: &mut SqliteConnection) -> sqlx::Result<i
 /// sync of the disk.
 pub(super) const BUSY_LIMIT: Duration = Duration::from_secs(5);
 
-/// Pauses after an attempt: at first not at all, then for 1 ms to 5 ms.
+/// Pauses after an attempt: only yields at first, later for 1 ms to 5 ms.
 pub(super) async fn pause(tries: u64, since: Instant) {
     const ON_THE_SPOT: u64 = 4;
 
     if tries <= ON_THE_SPOT {
         return tokio::task::yield_now().await;
     }
-    // Uneven pauses keep processes from retrying in step.
+    // Uneven pauses prevent that processes retry at the same time.
     let longest = (tries - ON_THE_SPOT).min(5);
     let uneven = u64::from(since.elapsed().subsec_nanos()) % longest;
     tokio::time::sleep(Duration::from_millis(1 + uneven)).await;

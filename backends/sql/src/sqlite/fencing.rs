@@ -45,7 +45,7 @@ const BACKEND: &str = "sqlite-transaction";
 /// - [`InvalidConfig`](ErrorKind::InvalidConfig): the table doesn't exist.
 /// - [`Denied`](ErrorKind::Denied): the file can't be written.
 /// - [`Unavailable`](ErrorKind::Unavailable): another transaction has been writing for longer than
-///   the connection's `busy_timeout`, or has written since this one has read. Or the file failed.
+///   the connection's `busy_timeout`, or has written after `tx` began to read. Or the file failed.
 ///
 /// # Cancel safety
 /// May be dropped. The transaction must then be rolled back or dropped.

@@ -20,7 +20,7 @@ struct Look {
 }
 
 impl Tables<'_> {
-    /// Acquires a name that, by its `row`, is free or has readers or permit holders.
+    /// Acquires a name whose `row` is free, or has readers or permit holders.
     pub(super) async fn acquire_shared(
         &mut self,
         asked: &Acquire,
@@ -142,7 +142,7 @@ impl Tables<'_> {
             claim.name.as_str(), claim.token.to_string(), &asked.identity, kind::word(claim.mode),
             count, of, fence, nanos(claim.ttl), stored(until), self.boot
         );
-        // Unlike `fetch_one`, this reports an error of the commit.
+        // Unlike `fetch_one`, `rows` reports an error of the commit.
         self.rows(add).await?.pop().ok_or(sqlx::Error::RowNotFound)
     }
 

@@ -36,7 +36,7 @@ pub(super) struct Waiters {
 
 #[derive(Debug, Default)]
 struct Expected {
-    /// Until when this process watches for each name's wake-ups. A waiter extends this long before.
+    /// Until when this process watches for each name's wake-ups. A waiter extends it early.
     until: HashMap<LockName, BootInstant>,
     watching: bool,
 }
@@ -145,7 +145,7 @@ async fn watch_for(waiters: Weak<Waiters>, jobs: WeakUnboundedSender<Job>, mut w
     }
 }
 
-/// Returns whether a name was free.
+/// Wakes the waiters of free names. Returns whether a name was free.
 async fn wake_the_free(waiters: &Waiters, jobs: &Jobs) -> bool {
     let mut names = waiters.names();
     if names.is_empty() {
@@ -192,7 +192,7 @@ impl Watch {
             }
             Self::Inotify(fd) => match tokio::time::timeout(TIDY, fd.readable()).await {
                 Err(_) => Change::Nothing,
-                // The I/O driver has ended with its runtime, so the watch must end too.
+                // The I/O driver has ended with its runtime, so the watch must end.
                 Ok(Err(_)) => Change::FileGone,
                 Ok(Ok(mut ready)) => {
                     let change = drain(ready.get_inner());

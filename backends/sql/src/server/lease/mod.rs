@@ -19,10 +19,9 @@ use crate::server::hold_row::{Holding, inspections, micros_up};
 use crate::server::{Arguments, BadRow, Dialect, Effect, Pool, Row, Sending, Sql, Value, pool};
 use turns::Turns;
 
-/// The minimum lifetime of a tombstone.
 const TOMBSTONE: Duration = Duration::from_secs(60 * 60);
 
-/// The longest polling interval of a writer that waits for readers, and of readers that it blocks.
+/// The longest polling interval while a writer waits for readers, or readers for a writer.
 const WRITER_POLL: Duration = Duration::from_secs(1);
 
 /// How long a waiting writer's poll blocks new readers.
@@ -35,8 +34,8 @@ const PAGE: usize = 200;
 
 const SWEEP: usize = 1_000;
 
-/// A sweep deletes only rows unchanged for this time. No statement runs that long, so every running
-/// statement sees a deleted row's last state.
+/// A sweep deletes only rows unchanged for this time. No statement runs that long, so any statement
+/// that runs during the deletion began after the row's last change.
 const YOUNGEST_SWEPT: Duration = Duration::from_secs(60);
 
 /// A waiting claim with at least this TTL sends cheaper requests before `acquire`. A shorter TTL
@@ -59,8 +58,8 @@ pub(crate) struct LeaseBackend<D: Dialect> {
     swept: Mutex<String>,
     batch: Mutex<Option<(usize, Instant)>>,
     clock: Clock,
-    /// The names recently granted to this client. `acquire_free` needs the name's row, which no
-    /// sweep deletes within [`YOUNGEST_SWEPT`] of a grant.
+    /// The names recently granted to this client. Only for these, the client sends `acquire_free`,
+    /// which needs the name's row: no sweep deletes it within [`YOUNGEST_SWEPT`] of a grant.
     grants: RecentNames,
 }
 
@@ -309,11 +308,11 @@ impl<D: Dialect> LeaseBackend<D> {
         }
         let outcome = self.acquire_free(asking).await?;
         if let (Quickly::Continue(false), Some(look)) = (&outcome, look) {
-            // Another client may have acquired the name since the first look.
+            // Another client may have acquired the name since the first look, so look again.
             return Ok(self.look_for_holder(look, asking).await?.unwrap_or(outcome));
         }
         if outcome.is_continue() {
-            // `acquire_free` may wait for the row's lock, so the name's next claim skips it.
+            // The name's next claim skips `acquire_free`, which may wait for the row's lock.
             // `acquire` can reject a claim without that lock.
             self.grants.forget(&claim.name);
         }
@@ -407,7 +406,7 @@ impl<D: Dialect> LeaseBackend<D> {
             self.turns.released(claim, rows.last().is_some_and(is_notified));
         }
         if alone && !ended {
-            // The claim may be recorded as a waiting writer.
+            // The claim wasn't held, but may be recorded as a waiting writer.
             let shared_end = &self.statements.shared_end;
             ended = self.held(&self.change_so(shared_end, &arguments, sending()).await?)?;
         }

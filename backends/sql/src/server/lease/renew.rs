@@ -11,8 +11,8 @@ use crate::server::{Dialect, Sending, Sql, Value};
 
 const LOCKED_PAUSE: Duration = Duration::from_millis(10);
 
-/// The minimum wait in the server's queue for a locked row. If other sessions lock the row in
-/// turns, retries without a wait may never find it free.
+/// The minimum wait in the server's queue for a locked row. While several sessions lock the row in
+/// turn, a renewal that doesn't wait may never find it free.
 const WAITS_FOR_ROW: Duration = Duration::from_millis(500);
 
 const WAIT_AT_ONCE: usize = 3;
@@ -154,8 +154,8 @@ impl<D: Dialect> LeaseBackend<D> {
     }
 }
 
-/// Returns the next size limit of batches after batches of `size` succeeded: doubled, unless a
-/// concurrent renewal has changed it.
+/// Returns the batches' size limit after batches of `size` succeeded: doubled, unless a concurrent
+/// renewal has changed the limit.
 fn grown(limit: usize, size: usize) -> usize {
     if limit == size { limit.saturating_mul(2) } else { limit }
 }

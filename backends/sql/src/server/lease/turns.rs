@@ -65,7 +65,7 @@ impl Turns {
         if let Some(turn) = lock(&self.0).get_mut(&claim.name)
             && turn.token == claim.token
         {
-            // Without a rejection, the pause was probably too long, so half the wait counts.
+            // If no request was rejected, the pause was probably too long, so half the wait counts.
             let waited = (now - turn.began) / if turn.was_busy { 1 } else { 2 };
             turn.usual_wait = (turn.usual_wait * 3 + waited.min(LONGEST)) / 4;
         }

@@ -20,7 +20,7 @@ use crate::server::Use;
 
 const SESSION_LIMIT: Duration = Duration::from_millis(400);
 
-/// The longest wait of an inspection, a listing or a break for this client's own records.
+/// How long an inspection, a listing or a break waits for records of this client's holds.
 const RECORD_LIMIT: Duration = Duration::from_secs(2);
 
 /// A request to a claim's task. If the task drops the answer's sender, the request wasn't carried
@@ -117,7 +117,7 @@ impl<S: Server> EngineState<S> {
             .collect();
         let begun = Instant::now();
         while begun.elapsed() < RECORD_LIMIT {
-            // Once a hold has ended, its flag no longer exists.
+            // If the hold has ended, its flag is gone.
             unrecorded.retain(|flag| flag.upgrade().is_some_and(|it| !it.load(Ordering::Relaxed)));
             if unrecorded.is_empty() {
                 return;
@@ -157,8 +157,8 @@ impl<S: Server> EngineState<S> {
             }
             let pool = &self.server.pool;
             let sessions = pool.sessions();
-            // True if a joint session has a `Hold` permit. If that session ends, a waiting claim
-            // can have the permit.
+            // True if a joint session has a `Hold` permit, which a waiting claim can have once
+            // that session ends.
             let has_others = self.joint_sessions.count() > sessions.open(Use::Joint);
             if sessions.open(Use::Hold) == sessions.share(Use::Hold)
                 && (of == Use::Joint || has_others)

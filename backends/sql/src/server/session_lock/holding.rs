@@ -171,8 +171,8 @@ impl<S: Server> Holding<S> {
                 if !matches!(shortening.await, Ok(Ok(_))) {
                     return Kept::Ended;
                 }
-                // `inspect` computes the time left from the recorded TTL and the last statement,
-                // which is now `shorten`. So the time left is recorded as the TTL.
+                // `inspect` adds the recorded TTL to the time of the session's last statement,
+                // now `shorten`. So the time left is recorded as the TTL.
                 let (state, claim) = (Arc::clone(&self.state), self.claim.clone());
                 tokio::spawn(async move {
                     let left = over.saturating_since(state.clock.now());
@@ -204,8 +204,8 @@ impl<S: Server> Holding<S> {
                 (closed.map(|_| ended), None)
             }
         };
-        // The task is unregistered before it answers, so that it gets no request about a later
-        // hold.
+        // The task is unregistered before its answer, so that the caller's next request doesn't
+        // reach this task.
         drop((place, inbox));
         // The joint session's slot is freed before the answer, so the caller's next hold can have
         // it.

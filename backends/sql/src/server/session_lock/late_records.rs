@@ -14,7 +14,7 @@ pub(super) struct Unrecorded {
     pub(super) claim: Claim,
     pub(super) session: SessionId,
     pub(super) fence: Fence,
-    /// Gone once the hold has ended.
+    /// Can't be upgraded once the hold has ended.
     pub(super) is_recorded: Weak<AtomicBool>,
 }
 

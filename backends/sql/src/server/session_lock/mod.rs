@@ -129,12 +129,12 @@ pub(crate) trait Session: Send + Sync + 'static {
     fn id(&self) -> SessionId;
 
     /// Sets the idle timeout to the TTL, rounded up, and acquires the lock. While the lock is held,
-    /// the timeout is never longer than that.
+    /// the timeout is never longer.
     ///
-    /// The call waits in the server for about `slice`, or not at all if that is `None`. After an
-    /// unsuccessful wait, the caller waits again or calls [`leave`](Session::leave). If `last` is
-    /// true, no wait follows, so this call may do the work of `leave`. No two sessions hold the
-    /// lock for one claim.
+    /// The call waits in the server for about `slice`, or doesn't wait if `slice` is `None`. After
+    /// an unsuccessful wait, the caller waits again or calls [`leave`](Session::leave). If `last`
+    /// is true, no wait follows, so this call may do the work of `leave`. At most one session holds
+    /// the lock for a claim.
     ///
     /// # Cancel safety
     /// If the future is dropped, the session must be closed.
@@ -181,7 +181,7 @@ pub(crate) trait Server: Dialect {
     /// The word for software that may share sessions among connections: pooler or proxy.
     const BETWEEN: &'static str;
 
-    /// The most by which the remaining time from `inspect` may be too long.
+    /// How much longer than the true remaining time the result of `inspect` may be.
     const TIME_LEFT_TOO_LONG_BY: Duration = Duration::ZERO;
 
     /// True if, in the mode `row`, `inspect` returns only recorded holds.

@@ -11,7 +11,7 @@ use crate::server::{Dialect, Opened, Pool, ServerSession, SessionPermit, Use, er
 pub(crate) struct Permit<D: Dialect> {
     pool: Arc<Pool<D>>,
     runtime: Handle,
-    /// `None` before the opening starts, and once it has ended behind a pooler.
+    /// `None` before the opening, and behind a pooler also after it.
     session: Option<Session>,
     permit: Option<SessionPermit>,
 }
@@ -54,8 +54,8 @@ impl<D: Dialect> Permit<D> {
         }
     }
 
-    /// Like [`open`](Self::open), without a limit. `opening` must not own an `Arc` of the pool:
-    /// dropping the pool aborts abandoned openings.
+    /// Like [`open`](Self::open), without a limit. `opening` must not own an `Arc` of the pool, so
+    /// that dropping the pool aborts abandoned openings.
     pub(crate) async fn open_unlimited<C: Send + 'static>(
         mut self,
         opening: impl Future<Output = sqlx::Result<Opened<C>>> + Send + 'static,
@@ -67,7 +67,7 @@ impl<D: Dialect> Permit<D> {
                 self.session = session.map(Session::Open);
                 Ok((connection, session, self))
             }
-            // The server may have opened a session, so the background task frees the permit.
+            // The server may have opened a session, whose end then frees the permit.
             Err(cause @ sqlx::Error::PoolTimedOut) => Err(cause),
             Err(cause) => {
                 self.give_back();

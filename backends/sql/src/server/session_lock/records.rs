@@ -22,7 +22,7 @@ const LOOKS: u32 = 10;
 /// The age by which a hold is normally recorded.
 const RECORDED_BY: Duration = RECORD_AFTER.saturating_mul(5);
 
-/// How long a joint session's client is asked to end a hold.
+/// How long `session_ask` is repeated until the client has ended the hold.
 const ASKED_FOR: Duration = Duration::from_secs(4);
 
 /// The longest run of `session_ask`.
@@ -196,8 +196,8 @@ impl<S: Server> Sessions<S> {
         Ok(holders.find(|(holder, _)| holder.token == Some(token)))
     }
 
-    /// Inspects the name, and at most [`LOOKS`] times again while a holder isn't recorded. If the
-    /// holder with `token` still isn't recorded, finds it by its session.
+    /// Inspects the name, repeatedly while a holder isn't recorded, at most [`LOOKS`] times. If the
+    /// holder with `token` has no record then, finds it by its session.
     async fn look(
         &self,
         name: &LockName,
@@ -283,7 +283,7 @@ impl<S: Server> Sessions<S> {
             }
             page.next = page.names.last().map(|last| Cursor(last.name.as_str().to_owned()));
             if let [only] = &mut page.names[..] {
-                // The readers of the only name may not fit on a page, but `inspect` reads all.
+                // A page may lack readers of its only name, but `inspect` reads all.
                 *only = self.inspect(&only.name).await?;
             }
             page.names.retain(|name| !name.holders.is_empty());
@@ -393,7 +393,7 @@ impl<S: Server> Sessions<S> {
     }
 
     pub(crate) async fn sweep(&self, idle: Duration) -> Result<SweepReport> {
-        // No statement runs this long, so every running statement has seen the rows' last change.
+        // No statement runs this long, so every running one began after the rows' last change.
         const YOUNGEST: Duration = Duration::from_secs(60);
 
         let idle_us = i64::try_from(idle.max(YOUNGEST).as_micros()).unwrap_or(i64::MAX);

@@ -34,7 +34,7 @@ const SHORT_WAIT: Duration = Duration::from_millis(100);
 
 const JUST_NOW: Duration = Duration::from_millis(1);
 
-/// The minimum limit for an attempt, because a short TTL gives a slow server too little time.
+/// The minimum time limit of an attempt, because a short TTL is too short for a slow server.
 const LEAST_TRY: Duration = Duration::from_millis(500);
 
 pub(super) struct Task<S: Server> {
@@ -278,7 +278,7 @@ async fn joined<S: Server>(
         let (joined, withdrawn) = tokio::select! {
             biased;
             joined = &mut locking => (joined, None),
-            // The attempt ends soon. The task awaits it, because an acquired lock must be released.
+            // The attempt ends soon. If it acquires the lock, the task must release the lock.
             why = inbox.withdrawn() => (locking.await, Some(why)),
         };
         let asked = match (joined.transpose()?, withdrawn) {
@@ -373,7 +373,7 @@ async fn granted<S: Server>(
             Err(_) => Err(Error::indeterminate("the server didn't record the hold in time")),
         }
     };
-    // A wait during which the server's clock was set ahead is measured too long, and isn't used.
+    // If the server's clock was set ahead during the wait, the measured wait is too long.
     let waited = grant.waited.filter(|waited| sent + *waited < begun);
     let armed = match waited {
         Some(waited) => sent + waited,

@@ -1,6 +1,6 @@
 /* acquire */
 -- Grants a free or expired name. Otherwise returns no row.
--- ?1 name, ?2 token, ?3 identity, ?4 fences, ?5 ttl, ?6 boot, ?7 now
+-- ?1 name, ?2 token, ?3 identity, ?4 number of fences, ?5 ttl, ?6 boot, ?7 now
 INSERT INTO lockwright_lease
     (name, token, identity, mode, fence, fences, ttl_ns, expires_ns, boot, updated, broken)
 SELECT ?1, ?2, ?3, 'exclusive', meta.fence + 1, ?4, ?5, ?7 + ?5, ?6, datetime('now', 'subsec'), NULL
@@ -24,8 +24,8 @@ LEFT JOIN lockwright_tombstone AS tombstone ON tombstone.token = ?2 AND tombston
 
 /* held */
 -- Returns names that no waiter can acquire now: exclusive holds, semaphores without a free permit,
--- and names with readers and a waiting writer. Names with readers alone are omitted, because
--- another reader can acquire them.
+-- and names with readers and a waiting writer. Omits names with only readers, because another
+-- reader can acquire them.
 -- ?1 JSON [name, ...], ?2 boot, ?3 now
 SELECT lease.name
 FROM json_each(?1) AS asked
@@ -43,7 +43,7 @@ WHERE lease.boot = ?2 AND lease.expires_ns > ?3 AND CASE lease.mode
 
 /* shared_open */
 -- Writes a free name's row for shared holders.
--- ?1 name, ?2 the token column, ?3 mode, ?4 ttl, ?5 expires, ?6 boot
+-- ?1 name, ?2 `token` of the row, ?3 mode, ?4 ttl, ?5 expires, ?6 boot
 INSERT INTO lockwright_lease
     (name, token, identity, mode, fence, fences, ttl_ns, expires_ns, boot, updated, broken)
 SELECT ?1, ?2, 'null', ?3, meta.fence + 1, 1, ?4, ?5, ?6, datetime('now', 'subsec'), NULL

@@ -40,7 +40,7 @@ SELECT name, token, identity, mode, permits, size, fence, 1 AS fences, expires_n
 FROM lockwright_shared_holder WHERE name = ?1 AND token = ?2
 
 /* shared_keep */
--- Extends each name's row until its last holder expires.
+-- Extends each name's row to the expiry of the name's last holder.
 -- ?1 JSON [name, ...], ?2 now, ?3 boot
 UPDATE lockwright_lease
 SET expires_ns = max(expires_ns, coalesce((

@@ -53,7 +53,7 @@ SELECT false, count(pg_advisory_unlock(:key)) FROM pg_locks AS locks
 WHERE locks.pid = pg_backend_pid() AND {is_advisory} AND objsubid = 1 AND granted AND {lock_key} = :key;
 
 /* session_shared_try */
--- Like `session_try`, but `busy` may also mean that a writer has closed the barrier.
+-- Like session_try, but the answer is `busy` while a writer has closed the barrier.
 SELECT CASE WHEN NOT pg_try_advisory_xact_lock(:claim) THEN 'same'
             WHEN NOT pg_try_advisory_xact_lock_shared({barrier}) THEN 'busy'
             WHEN NOT pg_try_advisory_xact_lock_shared(:key) THEN 'busy'
@@ -64,9 +64,8 @@ SELECT CASE WHEN NOT pg_try_advisory_xact_lock(:claim) THEN 'same'
 
 /* session_shared_wait */
 -- Waits for the claim's lock, so that only one session reads for a claim. Then waits for the
--- barrier, and then for the name's lock. Sets the idle timeout first, because a session lock
--- outlives the transaction if it is granted just before the wait times out. The last row is the
--- fence.
+-- barrier, and then for the name's lock. Sets the idle timeout first, so that the timeout ends a
+-- session lock that the server grants just before the wait times out. The last row is the fence.
 BEGIN;
 SELECT set_config('idle_session_timeout', :ttl_ms::text, false),
        set_config('idle_in_transaction_session_timeout', :ttl_ms::text, false);
@@ -96,8 +95,8 @@ FROM locked;
 
 /* row_wait */
 -- Runs like row_try. Returns the fence, and how long the server waited in µs. Returns no row if
--- another session has the claim's lock, if the row to lock is missing, or if the name may have
--- readers, for whom row_wait_for_readers waits.
+-- another session has the claim's lock, if the name's row is missing, or if the name may have
+-- readers: row_wait_for_readers waits for readers.
 WITH asked AS MATERIALIZED (
     SELECT {has_readers} AS has_readers, pg_try_advisory_xact_lock(:claim) AS claimed,
            set_config('idle_in_transaction_session_timeout', :ttl_ms::text, true),
@@ -109,7 +108,7 @@ WITH asked AS MATERIALIZED (
 SELECT nextval('{hold_fence}'), {waited_us} FROM locked;
 
 /* row_wait_for_readers */
--- Like session_wait_for_readers. If the lock was acquired, returns a fifth row, that of row_wait.
+-- Like session_wait_for_readers. If the lock was acquired, the fifth row has row_wait's columns.
 BEGIN;
 SELECT set_config('idle_session_timeout', least(:ttl_ms, 5000)::text, false),
        set_config('idle_in_transaction_session_timeout', least(:ttl_ms, 5000)::text, false);
@@ -125,8 +124,8 @@ SET idle_session_timeout = :ttl_ms;
 SET idle_in_transaction_session_timeout = :ttl_ms;
 
 /* row_shared_try */
--- Like session_shared_try, but returns no row without the lock. The claim's lock is the session's,
--- not the transaction's, so that row_shared_unlock can release it before the commit.
+-- Like session_shared_try, but returns no row if it didn't get the lock. Takes the claim's lock for
+-- the session, so that row_shared_unlock can release it before the commit.
 WITH locked AS MATERIALIZED (
     SELECT name FROM {row} WHERE name = :name
       AND (SELECT CASE WHEN pg_try_advisory_lock_shared({barrier})

@@ -1,13 +1,13 @@
 /* find */
--- Returns the sessions that hold or wait for this claim, and whether each is joint.
+-- Returns the sessions that have or await the claim's lock, and whether each session is joint.
 SELECT locks.pid::bigint, activity.application_name = '{joint}'
 FROM pg_locks AS locks CROSS JOIN LATERAL pg_stat_get_activity(locks.pid) AS activity
 WHERE {is_claim_lock};
 
 /* mark_broken */
 -- Marks the hold's record as broken. Returns a row if there is a record.
--- The next holder overwrites an exclusive hold's record. So the mark is kept in a tombstone too, a
--- row of {reader} with session 0.
+-- The next holder overwrites an exclusive hold's record. So a tombstone, a row of {reader} with
+-- session 0, keeps the mark.
 WITH marked AS (
     UPDATE {held} SET broken = coalesce(broken, :note),
         updated = CASE WHEN broken IS NULL THEN clock_timestamp() ELSE updated END
@@ -39,17 +39,17 @@ SELECT broken IS NOT NULL, released FROM {reader}
 WHERE kind = '{kind}' AND name = :name AND token = :token;
 
 /* kill */
--- Ends the :session if it is still the claim's, and waits for its end.
+-- Ends the :session if it still has or awaits the claim's lock. Waits at most 2 s for the end.
 SELECT pg_terminate_backend(locks.pid, 2000) FROM pg_locks AS locks
 WHERE locks.pid = :session AND {is_claim_lock};
 
 /* session_ask */
--- Asks the client of the joint :session to read its holds' records. The mode `row` has no joint
--- sessions.
+-- Makes the client of the joint :session read its holds' records, and so find a broken hold. The
+-- mode `row` has no joint sessions.
 SELECT pg_notify('lockwright_' || :session::text, '')::text;
 
 /* session_kill_foreign */
--- Ends a :session outside Lockwright if it still holds the name.
+-- Ends the :session of a program without Lockwright if it still has the name's lock.
 SELECT pg_terminate_backend(locks.pid, 2000)
 FROM pg_locks AS locks CROSS JOIN LATERAL pg_stat_get_activity(locks.pid) AS activity
 WHERE locks.pid = :session AND {is_advisory} AND objsubid = 1 AND granted AND {lock_key} = {key}

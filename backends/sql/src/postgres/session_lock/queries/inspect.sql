@@ -10,7 +10,7 @@ WITH locks AS MATERIALIZED (
 )
 SELECT :name, holding.pid::bigint, held.token, held.token, held.identity, last.fence, {left},
        held.broken,
-       -- Counts the waiters for the lock and at the barrier.
+       -- Counts the sessions that wait for the name's lock or barrier.
        (SELECT count(DISTINCT pid) FROM locks
         WHERE NOT granted AND key = CASE objsubid WHEN 1 THEN {key} ELSE {barrier_as_one} END),
        holding.shared
@@ -25,7 +25,7 @@ LEFT JOIN held ON held.session = holding.pid AND held.shared = holding.shared;
 
 /* session_list */
 -- Returns at most :limit rows, for held names after :from in byte order. :inclusive includes :from.
--- The columns are those of session_inspect, but waiters aren't counted.
+-- The columns are those of session_inspect, with 0 for the waiters.
 WITH locks AS MATERIALIZED (
     SELECT pid, mode = 'ShareLock' AS shared, {lock_key} AS key
     FROM pg_locks AS locks WHERE {is_advisory} AND objsubid = 1 AND granted
@@ -52,8 +52,8 @@ LEFT JOIN ({records}) AS held
 ORDER BY last.name, holding.pid LIMIT :limit;
 
 /* row_inspect */
--- `pg_locks` has no row locks, but a locked row has its holder's transaction in `xmax`. For several
--- readers, `xmax` is no transaction, so they are found only by their records.
+-- `pg_locks` has no row locks, but a locked row has its holder's transaction in `xmax`. If several
+-- readers have locked a row, `xmax` names no transaction, so only records reveal these readers.
 WITH claims AS MATERIALIZED (
     SELECT pid, {lock_key} AS key FROM pg_locks AS locks WHERE {is_advisory} AND objsubid = 1 AND granted
 ), held AS MATERIALIZED (
@@ -70,7 +70,7 @@ WITH claims AS MATERIALIZED (
 )
 SELECT :name, holding.pid::bigint, held.token, held.token, held.identity, last.fence, {left},
        held.broken,
-       -- Waiters have or await the row's tuple lock, or wait at the barrier.
+       -- Counts the waiters: they have or await the row's tuple lock, or await the barrier.
        (SELECT count(DISTINCT locks.pid) FROM pg_locks AS locks
         LEFT JOIN {row} AS rows ON rows.name = :name
         WHERE locks.relation = '{row}'::regclass AND {in_this_database}

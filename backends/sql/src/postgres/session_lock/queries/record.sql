@@ -7,17 +7,16 @@ ON CONFLICT (kind, name) DO UPDATE SET {overwritten}, fence = excluded.fence WHE
 RETURNING fence;
 
 /* shared_note */
--- Records a reader. Concurrent readers share the fence of the first one. A reader gets the recorded
--- readers' fence only if one of these readers still has its hold. If all of them have ended, a
--- writer may since have had an unrecorded hold. Returns no row if the name has a writer's record
--- with a higher fence.
+-- Records a reader. While a recorded reader still has its hold, a new reader gets the recorded
+-- fence. Otherwise, a writer may have had an unrecorded hold since, so the new reader gets a new
+-- fence. Returns no row if the name has a writer's record with a higher fence.
 WITH epoch AS (
     INSERT INTO {hold} AS held (kind, name, token, identity, fence, ttl_ms, session, updated)
     VALUES ('{kind}', :name, '{readers}', :token, :fence, :ttl_ms, :session, clock_timestamp())
     ON CONFLICT (kind, name) DO UPDATE SET {overwritten},
         fence = CASE WHEN held.token <> excluded.token THEN excluded.fence
-                     -- In a row for readers, `identity` is the last reader's token. The snapshot
-                     -- may lack that reader's own record.
+                     -- In a row for readers, `identity` is the last reader's token. This
+                     -- statement's snapshot may lack the last reader's row in {reader}.
                      WHEN held.identity <> excluded.identity AND {last_is_reading} OR EXISTS (
                          SELECT FROM {reader} AS other
                          WHERE other.kind = '{kind}' AND other.name = :name AND other.token <> :token

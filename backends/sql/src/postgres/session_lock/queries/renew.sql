@@ -1,5 +1,5 @@
 /* session_keep row_keep */
--- The process id reveals a pooler that has switched sessions. The second column, whether the
+-- A changed process id reveals a pooler that has switched sessions. The second column, whether the
 -- session has the lock, is always true, because a session keeps its locks.
 SELECT pg_backend_pid()::bigint, true, held.broken IS NOT NULL, coalesce(held.released, false)
 FROM (SELECT) AS once

@@ -1,6 +1,6 @@
 /* sweep */
--- Deletes at most :limit rows that aren't held and didn't change for :idle_us, and returns how
--- many. Later fences come from the sequence, which is above the deleted rows' fences.
+-- Deletes at most :limit rows of free names that didn't change for :idle_us, and returns how many.
+-- The sequence is above the deleted rows' fences, so later fences are higher.
 WITH locks AS MATERIALIZED (
     SELECT {lock_key} AS key FROM pg_locks AS locks
     WHERE locktype = 'advisory' AND objsubid = 1 AND granted
@@ -28,7 +28,7 @@ WITH locks AS MATERIALIZED (
 ), cleared AS (
     DELETE FROM {row} AS rows USING unlocked WHERE rows.name = unlocked.name
 ), unrecorded AS (
-    -- The names that had only unrecorded holds.
+    -- Rows of names without any recorded hold.
     SELECT rows.name FROM {row} AS rows
     WHERE '{kind}' = 'row' AND NOT EXISTS (SELECT FROM deleted)
       AND NOT EXISTS (SELECT FROM {hold} AS held WHERE held.kind = 'row' AND held.name = rows.name)

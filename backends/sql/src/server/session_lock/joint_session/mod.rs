@@ -152,8 +152,8 @@ impl Slot {
         let claim = claim.clone();
         let mut member = Member { claim, orders, ended, is_released: false, _slot: permit };
         let locked = answered.await.ok()?;
-        // Without a `Yes`, the session has no lock to release, and a late release could end the same
-        // claim's next hold.
+        // Unless the answer is `Yes`, the session has no lock to release, and a late release could
+        // end the same claim's next hold.
         member.is_released = !matches!(locked, Ok((Locked::Yes(_), _)));
         Some(locked.map(|(locked, sent)| (locked, sent, member)))
     }

@@ -15,8 +15,8 @@ use crate::server::{Effect, errors};
 /// How often a busy task checks for the session's end and other clients' requests.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// How long a session without holds stays open, or half of its TTL if that is less. The server ends
-/// an idle session after the TTL.
+/// How long a session without holds stays open; half of its TTL if that is less, because the server
+/// ends an idle session after the TTL.
 pub(super) const KEPT: Duration = Duration::from_secs(5);
 
 const BATCH: usize = 100;
@@ -37,8 +37,8 @@ struct Task<S> {
 
 /// The holds, which are reported as lost if the task is dropped, as at the runtime's end.
 struct Members {
-    /// Locks are re-entrant within a session, so a name stays here until the server has confirmed
-    /// its release.
+    /// A name stays here until the server has confirmed its release. Before that, the session
+    /// could acquire its own lock again.
     all: HashMap<LockName, (Claim, watch::Sender<bool>)>,
     lost: Box<dyn Fn(&Claim) + Send>,
 }

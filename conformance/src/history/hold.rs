@@ -28,12 +28,13 @@ impl Hold {
         self.token == other.token && self.who == other.who && self.asked == other.asked
     }
 
-    /// Returns whether the modes exclude each other. Permits of equally large semaphores don't.
+    /// Returns whether the holds' modes exclude each other. Permits of semaphores of one size
+    /// don't.
     pub fn excludes(&self, other: &Self) -> bool {
         excludes(self.mode, other.mode)
     }
 
-    /// Returns whether a request in `mode` may wait for this hold.
+    /// Returns whether a request in `mode` may have to wait for this hold.
     pub fn competes_with(&self, mode: Mode) -> bool {
         excludes(self.mode, mode) || self.permits().is_some()
     }

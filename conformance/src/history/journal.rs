@@ -1,7 +1,7 @@
 //! The journal of a run: one line per event, with its time on the machine's boot clock.
 //!
-//! A process appends each line with one `write(2)` before it acts on the event. So lines survive
-//! `kill -9`, and processes can share a file.
+//! A process appends each line with one `write(2)` before it acts on the event. So `kill -9` hides
+//! no acts, and processes can share a file.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 pub struct Entry {
     /// The time of writing.
     pub at: BootInstant,
-    /// The process's name, or `runner`.
+    /// The writing process's name, or `runner`.
     pub process: String,
     /// The event.
     #[serde(flatten)]
@@ -37,14 +37,14 @@ pub enum Event {
         name: String,
         /// The requested mode.
         mode: Mode,
-        /// True if the request waits from now on. False for a single attempt, and for each later
-        /// name of a multi-lock, which waits only after the earlier names' grants.
+        /// True if the request waits from this entry on. False for a single attempt, and for a
+        /// multi-lock's later name, which waits only after the earlier names' grants.
         waits: bool,
-        /// The number of the reentrancy owner, unique in its process.
+        /// The request's owner, as a number that is unique in its process.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         owner: Option<u64>,
     },
-    /// A grant has returned. If an owner gets a token twice, both guards share one hold.
+    /// A request was granted. Two grants of a token to one owner are guards of one hold.
     Granted {
         /// The request's number.
         request: u64,
@@ -82,10 +82,10 @@ pub enum Event {
         reason: Reason,
     },
     /// The holder is about to write to the register. Without this optional event, the checker
-    /// assumes that the write followed the grant or the register's previous answer at once.
+    /// assumes that the write was sent right after the grant or the register's previous answer.
     ///
-    /// Before this entry, the client must read the clock for `looked`, call `check()`, and record
-    /// a new deadline as [`Renewed`](Self::Renewed).
+    /// Before this entry, the client must read the clock for `looked`, call `check()`, and record a
+    /// new deadline as [`Renewed`](Self::Renewed).
     Writing {
         /// The hold's token.
         token: Token,
@@ -100,7 +100,7 @@ pub enum Event {
         token: Token,
         /// The hold's fence.
         fence: Fence,
-        /// True if the register accepted the write.
+        /// True if the writer had recorded the hold's end before the write.
         accepted: bool,
         /// True if the writer had recorded the hold's end.
         late: bool,
@@ -117,15 +117,14 @@ pub enum Event {
         /// True if the break frees the hold at once, false if it prevents renewals.
         at_once: bool,
     },
-    /// A break was answered. An unanswered break may have freed the hold.
+    /// The server answered a break. Without an answer, the break may have freed the hold.
     BreakAnswered {
         /// The break's number.
         number: u64,
         /// False if the break changed nothing.
         broke: bool,
     },
-    /// A busy machine ran no task of the process for some time. The process writes this entry
-    /// afterwards.
+    /// The machine was too busy to run the process's tasks from `since` until this entry.
     Delayed {
         /// When tasks last ran on time.
         since: BootInstant,
@@ -143,7 +142,7 @@ pub enum Event {
         /// The observed effect, such as refused requests.
         effect: Option<String>,
     },
-    /// The runner signalled a process.
+    /// The runner sent a signal to a process.
     Signalled {
         /// The process.
         target: String,
@@ -202,12 +201,12 @@ impl Journal {
         Self { process: process.to_owned(), clock, to: Arc::new(Mutex::new(to)) }
     }
 
-    /// Returns a writer of this journal for another process.
+    /// Returns a writer of the same journal for another process.
     pub fn of(&self, process: &str) -> Self {
         Self { process: process.to_owned(), ..self.clone() }
     }
 
-    /// Writes a line.
+    /// Writes an event as one line.
     ///
     /// # Panics
     /// If the file can't be written.
@@ -222,7 +221,7 @@ impl Journal {
         written.expect("the journal can be written");
     }
 
-    /// Returns the entries of a journal in memory, or none for a file.
+    /// Returns the entries of a journal in memory. Other journals return none.
     pub fn entries(&self) -> Vec<Entry> {
         match &*lock(&self.to) {
             Target::File(_) | Target::Stdout => Vec::new(),
@@ -231,7 +230,7 @@ impl Journal {
     }
 }
 
-/// Reads a journal, sorted by timestamp. Skips a last line that `kill -9` cut off.
+/// Reads a journal, sorted by timestamp. Skips an incomplete last line, left by a killed process.
 ///
 /// # Errors
 /// If the file can't be read, or an earlier line isn't an entry.

@@ -7,9 +7,8 @@ use super::rules::Rules;
 use super::run::{End, Run, Tracked};
 use super::violation::{Rule, Violation};
 
-/// Checks that a process reports the loss of an exclusive hold before the next grant returns, and
-/// that each hold whose deadline has passed has a reported end. A process is excused if it ran for
-/// at most `allowance` since the report was due.
+/// Finds exclusive holds whose loss was reported only after the next conflicting grant, or never. A
+/// process is excused if it ran for at most `allowance` since the report was due.
 pub(crate) fn check(
     run: &Run,
     rules: &Rules,
@@ -50,8 +49,8 @@ pub(crate) fn check(
     }
 }
 
-/// Returns the first conflicting grant to another process after the hold's deadline. Skips earlier
-/// conflicting grants: they are overlaps, or follow a break.
+/// Returns the first conflicting grant to another process after the hold's deadline. Earlier ones
+/// followed a break, or `overlap` reports them.
 fn next_of<'a>(run: &'a Run, tracked: &Tracked) -> Option<&'a Hold> {
     let hold = &tracked.hold;
     let since: BootInstant = tracked.deadline.max(hold.granted);

@@ -10,8 +10,8 @@ const NEVER: BootInstant = BootInstant::FAR_FUTURE;
 pub(crate) struct Process {
     /// Start and end of each suspension by SIGSTOP. Without a SIGCONT, the last end is `NEVER`.
     pub(crate) stops: Vec<(BootInstant, BootInstant)>,
-    /// Times in which a busy machine ran no task of the process. These times may overlap each
-    /// other and `stops`.
+    /// Start and end of each time in which the busy machine ran none of the process's tasks. May
+    /// overlap each other and `stops`.
     pub(crate) delays: Vec<(BootInstant, BootInstant)>,
     pub(crate) killed: Option<BootInstant>,
     pub(crate) ended: Option<BootInstant>,
@@ -47,7 +47,8 @@ impl Process {
         Self::without(&self.stops, from, to)
     }
 
-    /// Returns the parts of an interval outside `pauses`, which must be sorted by start.
+    /// Returns the parts of an interval that lie outside all `pauses`, which must be sorted by
+    /// start.
     fn without(
         pauses: &[(BootInstant, BootInstant)],
         from: BootInstant,
@@ -64,7 +65,7 @@ impl Process {
         times
     }
 
-    /// Returns how long the process ran. A killed process counts as running until its last entry.
+    /// Returns how long the process ran in an interval. A killed process ran until its last entry.
     pub(crate) fn awake(&self, from: BootInstant, to: BootInstant) -> Duration {
         let last = self.killed.and(self.last);
         let over = self.killed.into_iter().chain(self.ended).chain(last).fold(to, BootInstant::min);

@@ -1,13 +1,13 @@
 use std::time::Duration;
 
-/// The rules for a run. By default, all apply except the limits for waiting and loss reports.
+/// The rules for a run. By default, all apply except `longest_wait` and `loss_allowance`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rules {
     /// Conflicting holds never overlap, and held permits never exceed the semaphore's size.
     pub exclusion: bool,
-    /// Only readers share a fence. A request gets no smaller fence than a hold granted before the
-    /// request. With `exclusion`, an exclusive grant has no smaller fence than an exclusive hold
-    /// that ended before the grant.
+    /// Only readers share a fence. A hold's fence is at least that of each hold granted before its
+    /// request. With `exclusion`, an exclusive hold's fence is at least that of each exclusive hold
+    /// that ended before its grant.
     pub fences: bool,
     /// The longest allowed wait while the lock has no holder.
     pub longest_wait: Option<Duration>,
@@ -15,13 +15,12 @@ pub struct Rules {
     pub excusing_faults: Vec<String>,
     /// How long before the deadline a loss report is due.
     pub loss_margin: Duration,
-    /// A process must report a loss before the next grant, unless it ran for at most this time
-    /// since the report was due. Without a next grant, a late report suffices. `None` is for
-    /// clients that notice a loss only at their next check.
+    /// How long a process may run between a loss report's due time and the next grant without a
+    /// report. Without a next grant, a late report suffices. `None` skips this check, for clients
+    /// that notice a loss only at their next check.
     pub loss_allowance: Option<Duration>,
-    /// True if a run must show contention, a hand-over, and each fault's effect. With
-    /// `fences`, it must also show a refused late write of each process paused
-    /// beyond its hold's deadline.
+    /// True if a run must show contention, a hand-over, and each fault's effect. With `fences`, the
+    /// register must also refuse a late write of each process paused beyond its hold's deadline.
     pub must_show: bool,
 }
 

@@ -223,8 +223,8 @@ impl Run {
             mode: request.mode,
             token: *token,
             fence: *fence,
-            // A second guard's grant that is journaled after the hold's end becomes another `Hold`,
-            // with the first one's `asked`, so that `is_one_with` treats both as one.
+            // A second guard's grant that is journaled after the hold's end becomes another `Hold`.
+            // Its `asked` is the first one's, so that `is_one_with` returns true.
             asked: known.map_or(request.asked, |known| self.holds[known].hold.asked),
             granted: entry.at,
             until: *deadline,
@@ -233,7 +233,7 @@ impl Run {
         self.holds.push(Tracked { owner, ..Tracked::granted(hold) });
     }
 
-    /// Two tasks may write renewals in reverse order, so an earlier deadline is ignored.
+    /// Ignores an earlier deadline, because two tasks may write their renewals in reverse order.
     fn extend(&mut self, index: usize, deadline: BootInstant) {
         let tracked = &mut self.holds[index];
         tracked.deadline = tracked.deadline.max(deadline);
@@ -302,7 +302,8 @@ impl Run {
         }
         let process = &self.processes[&entry.process];
         let tracked = &mut self.holds[index];
-        // A late write was sent after the hold's end and after a suspension at that time.
+        // A late write was sent after the hold's end, and after a suspension that lasted beyond
+        // this end.
         let end = if late { process.runs_from(tracked.hold.until) } else { tracked.looked };
         let known = tracked.looked.max(end);
         tracked.looked = entry.at;

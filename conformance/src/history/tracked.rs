@@ -13,11 +13,12 @@ pub(crate) struct Tracked {
     /// The earliest time at which a break may have freed the hold.
     pub(crate) broken: Option<BootInstant>,
     pub(crate) is_continued: bool,
-    /// True if this continues another `Tracked`.
+    /// True if a late renewal began this `Tracked`.
     pub(crate) is_part: bool,
-    /// The earliest possible time of the next check: the grant, or the register's last answer.
+    /// The earliest possible time of the holder's next check: the grant, or the register's last
+    /// answer.
     pub(super) looked: BootInstant,
-    /// The time of an unanswered write, and of the check before the write.
+    /// The time of an unanswered write, and the time of the check before it.
     pub(super) writing: Option<(BootInstant, BootInstant)>,
 }
 

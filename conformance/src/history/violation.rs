@@ -16,9 +16,9 @@ pub struct Violation {
     /// The description's text between two holds.
     between: &'static str,
     note: String,
-    /// The instant from which the description's times count.
+    /// The instant that is zero in the description's times.
     pub(super) zero: BootInstant,
-    /// The processes of the violation, or none for all.
+    /// The affected processes. If empty, all are affected.
     pub(super) who: Vec<String>,
     pub(super) time: Option<(BootInstant, BootInstant)>,
 }
@@ -33,23 +33,23 @@ pub enum Rule {
     TooManyPermits,
     /// Two holds had the same fence.
     SameFence,
-    /// The second hold has the smaller fence, but was requested after the first hold's grant, or
-    /// granted after the first hold's end.
+    /// A hold has a smaller fence than another, although it was requested after the other's grant,
+    /// or granted after the other's end.
     FenceFell,
-    /// A holder's check succeeded after the hold's end, or the holder renewed its hold after the
-    /// deadline and the next grant.
+    /// A check succeeded after the hold's end, or a renewal after the deadline and a conflicting
+    /// grant.
     UsedAfterItsEnd,
-    /// A process reported the loss of its hold after the next grant had returned, or never.
+    /// A process reported the loss of its hold only after the next conflicting grant, or never.
     LateLoss,
     /// The register accepted a lower fence after a higher one.
     StaleWrite,
     /// The register refused a valid exclusive hold's write, although there was no later grant.
     RefusedWrite,
-    /// A request never ended, although its process ran.
+    /// A request was unanswered at the run's end, although its process ran.
     Stuck,
     /// A client waited too long for a lock that had no holder.
     NoHolder,
-    /// The run lacks required evidence.
+    /// The run lacks evidence that [`must_show`](super::Rules::must_show) requires.
     ShowedNothing,
     /// Entries of the journal contradict each other.
     BadJournal,
@@ -72,7 +72,7 @@ pub(crate) struct Write {
     pub(crate) who: String,
     pub(crate) name: String,
     pub(crate) fence: Fence,
-    /// The earliest possible time of sending.
+    /// The earliest time at which the write may have been sent.
     pub(crate) sent: BootInstant,
     pub(crate) answered: BootInstant,
     pub(crate) accepted: bool,
@@ -94,7 +94,7 @@ impl Violation {
         }
     }
 
-    /// Sets the holds, all of one name.
+    /// Sets the holds, which must have the same name.
     pub(super) fn of<'a>(self, holds: impl IntoIterator<Item = &'a Hold>) -> Self {
         let holds: Vec<Hold> = holds.into_iter().cloned().collect();
         let who = holds.iter().map(|hold| hold.who.clone()).collect();

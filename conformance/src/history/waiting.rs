@@ -5,7 +5,7 @@ use lockwright_core::BootInstant;
 use super::run::{Request, Run};
 use super::violation::{Rule, Violation};
 
-/// A time in which a client waited for a name, and the name had no valid hold.
+/// A time in which some client waited for a lock that had no holder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Gap {
     pub(crate) from: BootInstant,
@@ -28,10 +28,10 @@ pub(crate) fn check_stuck(run: &Run, violations: &mut Vec<Violation>) {
     }));
 }
 
-/// Times with an `excusing` fault, or with all waiters suspended, don't count.
+/// Returns a name's gaps, without times of an `excusing` fault or with all waiters suspended.
 pub(crate) fn gaps(run: &Run, name: &str, excusing: &[String]) -> Vec<Gap> {
-    // Times, each with the changes of two counts: waiters, and excuses (valid holds or excusing
-    // faults).
+    // Each entry: a time, the change of the number of waiters, and that of valid holds and excusing
+    // faults.
     let mut changes: Vec<(BootInstant, i64, i64)> = Vec::new();
     for request in run.requests.iter().filter(|request| request.waits && request.name == name) {
         let (from, to) = (request.asked, run.wait_end(request));

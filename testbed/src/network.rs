@@ -15,9 +15,9 @@ use std::time::Duration;
 use crate::proxy::{Shared, Traffic};
 use crate::{Error, Result, sockets, wait};
 
-/// How long a door waits for its member to listen. ZooKeeper's members dial a new leader before the
-/// leader listens. They redial if refused, but elect another leader if a connection opens and
-/// closes.
+/// How long a dialled door waits for its member to listen. ZooKeeper's members dial a new leader
+/// before it listens. If refused, they redial. If a connection opens and closes, they elect another
+/// leader.
 const LISTENS_SOON: Duration = Duration::from_secs(3);
 
 pub(crate) type Greeting = fn(&mut TcpStream, usize) -> io::Result<Vec<u8>>;
@@ -57,7 +57,7 @@ struct Link {
 }
 
 impl Network {
-    /// The caller must store the member's process id in the result.
+    /// Adds a member. The caller must store its process id in the result.
     pub(crate) fn add_member(&self) -> Arc<AtomicU32> {
         let process = Arc::new(AtomicU32::new(0));
         self.0.state().processes.push(Arc::clone(&process));

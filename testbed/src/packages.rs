@@ -6,10 +6,10 @@ use crate::folder;
 
 const ROOT: &str = "LOCKWRIGHT_SERVER_ROOT";
 
-/// Returns the folder, if the variable is set.
+/// Returns the folder of packages, if the variable is set.
 ///
 /// # Panics
-/// If the folder has no `usr`. Otherwise, the installed servers would be tested by mistake.
+/// If the folder has no `usr`, because the tests would then use the installed servers.
 pub(crate) fn root() -> Option<PathBuf> {
     let root = PathBuf::from(std::env::var_os(ROOT)?);
     assert!(root.join("usr").is_dir(), "{ROOT}={} has no folder usr", root.display());

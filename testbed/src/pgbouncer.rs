@@ -14,7 +14,7 @@ const PACKAGE: &str = "pgbouncer";
 const USER: &str = "pooled";
 const PASSWORD: &str = "not-for-logs-5528";
 
-/// MD5 is cheap for an unoptimized client, unlike SCRAM.
+/// MD5, unlike SCRAM, is fast in an unoptimized client.
 const CHECKED_BY: &str = "md5";
 
 /// Options of a [`PgBouncer`], which pools transactions by default.
@@ -26,7 +26,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Adds a setting of the section `[pgbouncer]`. A name's last setting counts.
+    /// Adds a setting of the section `[pgbouncer]`. The last value of a name counts.
     pub fn set(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.settings.push((name.into(), value.into()));
         self

@@ -5,8 +5,8 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::{Result, folder};
 
-/// The first port. All ports are below the kernel's range for outgoing connections, because such a
-/// connection could take a server's port during a restart.
+/// The first port. All ports are below the kernel's range for outgoing connections, because these
+/// could take the port of a server that restarts.
 const FIRST: u16 = 15_000;
 const COUNT: u16 = 15_000;
 

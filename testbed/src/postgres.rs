@@ -149,8 +149,8 @@ fn fill_as_new(folder: &Path) -> Result<()> {
     let arguments = "--no-sync --no-instructions --wal-segsize=1 --encoding=UTF8 --locale=C \
                      --auth-local=trust --auth-host=scram-sha-256";
     let arguments: Vec<&str> = arguments.split(' ').collect();
-    // Each database has 300 files, whose copies take most of a server's start. So this renames
-    // `postgres` instead of adding a database, and drops `template1`.
+    // Each database has 300 files, whose copies take most of a server's start. So the script
+    // renames `postgres` instead of adding a database, and drops `template1`.
     let roles = format!(
         "ALTER ROLE {ADMIN} PASSWORD '{ADMIN_SECRET}'\n\
          CREATE ROLE {USER} LOGIN PASSWORD '{SECRET}'\n\
@@ -209,7 +209,7 @@ fn launch(port: u16, options: &Options, folder: &Path) -> Result<Process> {
     process.wait_until_ready(|| {
         let status = std::fs::read_to_string(data.join("postmaster.pid")).ok()?;
         let mut lines = status.lines();
-        // A killed server's file remains, so the process id in it must match.
+        // A killed server leaves its `postmaster.pid`, so the process id must match.
         (lines.next()? == pid && lines.nth(6)?.trim() == "ready").then_some(())
     })?;
     Ok(process)

@@ -72,8 +72,8 @@ impl Program {
         self
     }
 
-    /// Kills and freezes include the program's children. The signals `stop` and `last` (sent when
-    /// this process ends; without `SIG`) must end them.
+    /// Makes kills and freezes include the program's children. Two signals must end them: `stop`,
+    /// and `last` (without `SIG`), which is sent when this process ends.
     pub(crate) fn with_children(mut self, stop: Signal, last: &'static str) -> Self {
         self.has_children = true;
         (self.stop_signal, self.last_signal) = (stop, last);
@@ -141,7 +141,7 @@ impl Program {
         Path::new(&self.binary).file_name().and_then(|name| name.to_str()).unwrap_or(&self.binary)
     }
 
-    /// Returns a command that ends with this process. `setpriv` makes unsafe code unnecessary.
+    /// Returns a command that ends with this process. `setpriv` arranges this without unsafe code.
     fn dying_with_us(&self) -> Result<Command> {
         let mut command = if cfg!(target_os = "linux") {
             let mut setpriv = Command::new(locate("setpriv", "util-linux")?);

@@ -56,7 +56,7 @@ struct State {
 }
 
 impl Proxy {
-    /// Starts a proxy that forwards.
+    /// Starts a forwarding proxy to `target`.
     pub fn start(target: SocketAddr) -> Result<Self> {
         port::retried(|| Self::start_at(port::local(port::free()), target))
     }
@@ -95,7 +95,7 @@ impl Proxy {
         self.drop_connections();
     }
 
-    /// Listens again and forwards.
+    /// Listens again, and forwards all data.
     pub fn mend(&self) {
         self.set(Traffic::Forward);
         self.shared.state().cut = false;
@@ -110,7 +110,7 @@ impl Proxy {
         state.silenced = state.accepted;
     }
 
-    /// Closes every connection. New ones are served.
+    /// Closes all present connections, but serves new ones.
     pub fn drop_connections(&self) {
         self.shared.drop_connections();
     }
@@ -211,8 +211,8 @@ impl Shared {
                     }
                     self.serve(client, Vec::new(), Duration::ZERO);
                 }
-                // Dropping the listener isn't enough, because another thread's forked child may
-                // have the socket open until its exec.
+                // Dropping the listener doesn't close a socket that another thread's forked child
+                // has open until its exec.
                 let _ = rustix::net::shutdown(&listening, rustix::net::Shutdown::Both);
             }
             self.state().listening = false;
@@ -226,8 +226,8 @@ impl Shared {
         }
     }
 
-    /// Connects `client` to the server, which must listen within `patience`. `greeting` was already
-    /// read from `client`.
+    /// Connects `client` to the server, which must listen within `patience`. Sends first the
+    /// `greeting` that was already read from `client`.
     pub(crate) fn serve(
         self: &Arc<Self>,
         client: TcpStream,
@@ -296,7 +296,7 @@ impl Shared {
                 break;
             }
         }
-        // Close both ends, but not `to` after dropped data, because TCP reports no end after a gap.
+        // After dropped data, `to` stays open, because TCP reports no end after a gap.
         if !has_lost {
             let _ = to.shutdown(Shutdown::Both);
         }

@@ -78,8 +78,8 @@ impl Cluster {
         answers.find(Result::is_ok).unwrap_or_else(|| Err(Error::new("no node answers")))
     }
 
-    /// Returns a key's master in the nodes' newest view. Until a replica takes over, this may be a
-    /// dead node.
+    /// Returns a key's master in the nodes' newest view. Until a replica takes over, the master may
+    /// be a dead node.
     pub fn master_of(&self, key: &str) -> Result<usize> {
         let slot = self.slot_of(key)?;
         self.views()
@@ -187,7 +187,8 @@ impl Cluster {
         })
     }
 
-    /// Assigns the slot on its new and its old master, which notify the other nodes later.
+    /// Makes the new and the old master assign the slot to the new one. They notify the other nodes
+    /// later.
     pub fn hand_over(&self, slot: &SlotMove) -> Result<()> {
         for node in [slot.to, slot.from] {
             self.set_slot(node, slot.slot, &["NODE", &self.ids[slot.to]])?;

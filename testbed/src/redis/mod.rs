@@ -89,7 +89,7 @@ impl Redis {
         self.admin.command(command)
     }
 
-    /// Returns a fact of `INFO`, or `None` if it is missing or the server doesn't answer.
+    /// Returns a field of `INFO`, or `None` if it is missing or the server doesn't answer.
     pub fn info(&self, name: &str) -> Option<String> {
         let info: String = self.admin.ask(&["INFO"]).ok()?;
         let mut lines = info.lines().filter_map(|line| line.split_once(':'));

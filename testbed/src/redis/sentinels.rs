@@ -66,7 +66,7 @@ impl SentinelsOptions {
 /// make an old master a replica.
 #[derive(Debug)]
 pub struct Sentinels {
-    /// The servers. The first server starts as the master.
+    /// The first server starts as the master.
     pub servers: Vec<Redis>,
     pub sentinels: Vec<Sentinel>,
 }

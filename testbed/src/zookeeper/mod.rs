@@ -77,7 +77,7 @@ impl ZooKeeper {
         newest.map(|(index, _)| index).ok_or_else(|| Error::new("there is no leader"))
     }
 
-    /// Waits until there is one leader and all others are in sync.
+    /// Waits until there is one leader, with which all other members are in sync.
     pub fn wait_until_whole(&self) -> Result<()> {
         wait_until("that all members follow one leader", || {
             let modes: Vec<_> = self.members.iter().map_while(Member::mode).collect();
@@ -112,7 +112,7 @@ fn listed(all: &[Ports], voters: usize) -> String {
     lines
 }
 
-/// Opens proxies from the member `from` to the others, and returns this member's hosts file.
+/// Opens proxies from the member `from` to the others, and returns the hosts file of `from`.
 fn hosts(network: &Network, from: usize, all: &[Ports]) -> Result<String> {
     let mut lines = format!("127.0.0.1 localhost {}\n", name(from));
     for (to, ports) in all.iter().enumerate().filter(|(to, _)| *to != from) {

@@ -67,7 +67,7 @@ pub(super) fn data(folder: &Path) -> PathBuf {
     folder.join("data")
 }
 
-/// `hosts` maps the other members' names to addresses.
+/// Writes a member's files. `hosts` maps the other members' names to addresses.
 pub(super) fn prepare(
     folder: &Path,
     number: usize,

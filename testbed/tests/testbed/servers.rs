@@ -38,7 +38,7 @@ fn postgres_and_pgbouncer() {
 #[test]
 fn go_programs() {
     let above = tempfile::tempdir().unwrap();
-    // The names are fixed, because `build` would keep another program for each new name.
+    // The names are fixed, because `build` keeps a program for each name.
     let build = |name: &str, go: &str| {
         let folder = above.path().join(name);
         std::fs::create_dir_all(&folder).unwrap();

@@ -117,7 +117,7 @@ async fn closed_client_is_granted_nothing() {
     }
 }
 
-/// Requests to a frozen server time out. The keys or nodes that they create expire.
+/// Requests to a frozen server time out. The keys or nodes that they create after the thaw expire.
 #[tokio::test(flavor = "multi_thread")]
 async fn abandoned_requests_leave_nothing_on_the_server() {
     let server = one_server();
@@ -148,8 +148,8 @@ async fn abandoned_requests_leave_nothing_on_the_server() {
     drop(held);
 }
 
-/// The server dies, and the waiting claims expire. The error must report the dead server, not
-/// `expiry`.
+/// The server dies, and the waiting claims expire. The error must report the dead server, without
+/// the text `expiry`.
 pub(crate) async fn waiter_gets_an_error(ttl: Duration, limit: Duration, expiry: &str) {
     let mut server = one_server();
     let holder = connect(&server.url()).await;

@@ -78,8 +78,8 @@ impl Participants {
         self.check();
     }
 
-    /// Asserts that the client reports the loss before the waiter's grant, and that this grant
-    /// comes less than `bound + SLACK` after `since`.
+    /// Asserts that the holder's client reports the loss before the waiter's grant, which comes
+    /// less than `bound + SLACK` after `since`.
     pub(crate) async fn is_lost(
         &self,
         holder: &Holder,

@@ -205,7 +205,7 @@ async fn only_the_next_waiter_is_woken() {
     released(&holder, &held, ReleaseMode::Plain).await;
     assert_eq!(next(to_one).await, woken);
     granted(one, first).await;
-    // The middle waiter gives up. The last one waits for its new predecessor.
+    // The middle waiter gives up, so the last waiter's predecessor is now the first.
     released(two, second, ReleaseMode::Plain).await;
     assert_eq!(next(to_three).await, woken);
     assert!(busy(three, third, FOR_EVER).await.queued);

@@ -26,7 +26,7 @@ pub(crate) struct Lane {
     configuration: Configuration,
     profile: Profile,
     servers: Box<dyn Servers>,
-    /// The folder of journals, which isn't on the disk that `disk-full` fills.
+    /// The journals' folder. The fault `disk-full` fills another disk.
     folder: PathBuf,
     disk: Option<PathBuf>,
     clock: Option<ServersClock>,
@@ -73,7 +73,7 @@ impl Lane {
         }
     }
 
-    /// After an error, the lane needs new servers.
+    /// After an error, the caller must start a new lane.
     pub(crate) fn run(&mut self, schedule: Schedule) -> Result<Ran> {
         let folder = self.folder.join(format!("{}-{}", self.configuration, schedule.seed));
         std::fs::create_dir_all(&folder)?;

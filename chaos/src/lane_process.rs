@@ -17,10 +17,11 @@ use crate::schedule::Schedule;
 use crate::servers::Result;
 use crate::verdict::Outcome;
 
-/// The maximum number of starts of a lane's servers. Failed schedules need new servers.
+/// The maximum number of starts of servers, which are replaced after a failure.
 const STARTS: usize = 3;
 
-/// The maximum number of runs of a schedule that `ShowedNothing`: a busy client may miss a fault.
+/// The maximum number of runs of a schedule with the outcome `ShowedNothing`: a busy client may
+/// miss a fault.
 const RUNS: usize = 3;
 
 pub(crate) fn run(args: &[String]) -> Result<()> {
@@ -69,7 +70,7 @@ struct Job {
     options: Options,
     folder: PathBuf,
     disk: Option<PathBuf>,
-    /// `None` before the start and after a failure.
+    /// `None` before the first start and after the servers failed.
     lane: Option<Lane>,
     starts: usize,
 }

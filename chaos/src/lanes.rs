@@ -16,7 +16,7 @@ use crate::page;
 use crate::servers::{Result, is_alive};
 use crate::verdict::Outcome;
 
-/// A lane's servers are replaced after this many schedules.
+/// The maximum number of a lane's schedules. Later ones get new servers.
 const SCHEDULES: usize = 20;
 
 const SELECTION: [u64; 3] = [1, 2, 3];
@@ -74,7 +74,7 @@ fn tasks(options: &Options) -> VecDeque<Task> {
         (false, None) => options.seeds.clone().collect(),
         (false, Some(_)) => (options.seeds.start..options.seeds.start + 100_000).collect(),
     };
-    // Servers start more slowly than a schedule runs, so a lane gets many seeds.
+    // A lane gets many seeds, because starting its servers takes longer than a schedule.
     let per_lane = match options.configurations.len() {
         1 => seeds.len().div_ceil(options.jobs).clamp(1, SCHEDULES),
         _ => SCHEDULES,
@@ -87,7 +87,7 @@ fn tasks(options: &Options) -> VecDeque<Task> {
             tasks.push((turn, Task { configuration, seeds: seeds.to_vec() }));
         }
     }
-    // The configurations take turns.
+    // The tasks of the configurations alternate.
     tasks.sort_by_key(|(turn, _)| *turn);
     tasks.into_iter().map(|(_, task)| task).collect()
 }
@@ -96,7 +96,8 @@ fn recorded(configuration: Configuration) -> BTreeSet<u64> {
     let path = evidence::folder_of_servers().join(format!("{configuration}.tsv"));
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let is_known = |line: &page::Schedule| {
-        // A violation counts as recorded, because a later run doesn't replace its line.
+        // Don't run a seed with a violation again: the result wouldn't replace the violation's
+        // line.
         let showed = line.outcome != Outcome::ShowedNothing;
         line.version == crate::schedule::version(configuration) && showed
     };

@@ -15,7 +15,7 @@ use crate::verdict::Outcome;
 const BEGIN: &str = "<!-- made by `cargo xtask chaos --page`: begin -->\n";
 const END: &str = "<!-- made by `cargo xtask chaos --page`: end -->\n";
 
-/// The number of schedules that must confirm a profile's promise.
+/// At least this many schedules must confirm each promise of a profile.
 const FEWEST: usize = 3;
 
 const GROUPS: [&[Configuration]; 3] = {
@@ -49,10 +49,10 @@ struct Record {
     promises: Promises,
 }
 
-/// A line of the record.
+/// A recorded schedule.
 pub(crate) struct Schedule {
     pub(crate) seed: u64,
-    /// The version of the plan.
+    /// The plan's version when the schedule ran.
     pub(crate) version: u32,
     pub(crate) outcome: Outcome,
     /// Operations, grants, hand-overs, longest wait for a free lock, largest delay of a loss
@@ -63,7 +63,8 @@ pub(crate) struct Schedule {
 
 type Records = BTreeMap<Configuration, Record>;
 
-/// Writes `docs/src/guarantees.md`. Fails if the record doesn't confirm a profile's promise.
+/// Writes `docs/src/guarantees.md`. Fails if the recorded schedules don't confirm a profile's
+/// promise.
 pub(crate) fn write() -> Result<()> {
     let path = path();
     let page = fs::read_to_string(&path)?;
@@ -137,10 +138,10 @@ pub(crate) fn schedule(line: &str) -> Option<Schedule> {
 
 impl Record {
     /// Counts the schedules that confirm `promise` and in which `fault` had an effect. For `KEPT`,
-    /// all faults of the schedule must have the promise `KEPT`.
+    /// this must be the promise under all faults of the schedule.
     fn shown(&self, fault: Fault, promise: Promise) -> usize {
         let outcome = if promise == Promise::KEPT { Outcome::Kept } else { Outcome::NotPromised };
-        // Another fault of a schedule may void the promise of fences.
+        // No fence is promised if any fault of the schedule voids that promise.
         let fences = |one: &Schedule| {
             let of = |promised: &&Promised| one.faults.contains(&promised.fault);
             self.promises.faults.iter().filter(of).all(|promised| promised.promise.fences)

@@ -19,7 +19,7 @@ pub(crate) struct Promises {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Promised {
     pub(crate) fault: Fault,
-    /// The promise if the fault doesn't affect the leader, or affects the only server.
+    /// The promise if the fault affects a follower, a client or the only server.
     pub(crate) promise: Promise,
     pub(crate) leader: Promise,
 }
@@ -88,7 +88,7 @@ fn path(folder: &Path, configuration: Configuration) -> std::path::PathBuf {
     folder.join(format!("{configuration}.promises.tsv"))
 }
 
-/// Returns, for example, `client-crash`.
+/// Returns a recorded name, for example `client-crash`.
 pub(crate) fn claim_name(claim: Claim) -> String {
     let name = serde_json::to_string(&claim).expect("a claim is a word");
     name.trim_matches('"').replace('_', "-")

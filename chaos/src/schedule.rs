@@ -37,8 +37,8 @@ pub(crate) fn hits_the_leader(pick: usize) -> bool {
     pick.is_multiple_of(2)
 }
 
-/// Schedules pass this part and higher ones to [`Random::of`], and clients lower ones, so the draws
-/// are independent.
+/// The lowest part that schedules pass to [`Random::of`]. Clients pass lower ones, so the draws are
+/// independent.
 const PART: u64 = 1 << 40;
 
 impl Schedule {
@@ -113,8 +113,8 @@ fn draw_faults(
 }
 
 fn excludes(configuration: Configuration, one: Fault, other: Fault) -> bool {
-    // Network faults need a master behind a proxy, and Sentinels never replace such a master. So
-    // these faults exclude all other faults of servers.
+    // Network faults need a master behind a proxy, which Sentinels never replace. So a schedule has
+    // either network faults or other faults of servers.
     configuration == Configuration::RedisSentinel
         && one.is_on_the_way() != other.is_on_the_way()
         && !one.is_a_clients()

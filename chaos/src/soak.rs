@@ -22,10 +22,10 @@ const TIME: Duration = Duration::from_secs(600);
 
 const PLAN: Duration = Duration::from_secs(4);
 
-/// The first measurement is after a fifth of the duration: by then, caches are full.
+/// The growth is measured from a fifth of the duration on, when caches are full.
 const SETTLED_AFTER: u32 = 5;
 
-/// The allowed growth of memory in bytes, because allocators keep freed pages.
+/// The allowed growth of memory in bytes: allocators keep freed pages.
 const GROWTH: u64 = 8 << 20;
 
 #[derive(Serialize, Deserialize)]
@@ -116,7 +116,7 @@ fn left(servers: &mut dyn servers::Servers, ttl: Duration) -> Result<Vec<String>
     }
 }
 
-/// Between plans, the worker creates the file `idle` and waits for its removal.
+/// Measures the worker between plans: it creates the file `idle` and waits for the file's removal.
 fn watch(child: &mut Child, time: Duration, idle: &Path) -> Result<(Measured, Measured)> {
     let begun = Instant::now();
     let mut first: Option<Measured> = None;

@@ -12,8 +12,7 @@ use crate::faults::{Fault, Promise};
 use crate::inject::{Injected, LARGEST_STEP_BACK};
 use crate::schedule::{Planned, Schedule};
 
-/// How late a process may report a loss: five delays, each too short to be in the journal, may add
-/// up.
+/// How late a process may report a loss: the sum of five delays that are too short for the journal.
 const LOSS_ALLOWANCE: Duration = UNRECORDED_DELAY.saturating_mul(5);
 
 /// Returns how long clients may wait for a free lock, in addition to a TTL and the recoveries from
@@ -35,10 +34,10 @@ named! { Outcome {
     Kept,
     /// All promises were kept, but exclusion or fences weren't promised.
     NotPromised,
-    /// The run lacked contention, a hand-over, a fault's effect, or a refused late write of a
-    /// paused process.
+    /// The run lacked one of these: contention, a hand-over, a fault's effect, a refused late write
+    /// of a paused process.
     ShowedNothing,
-    /// A promise was broken, a client failed, or data remained.
+    /// A promise was broken, a client failed, or data was left on a server.
     #[serde(rename = "VIOLATION")]
     Violation,
 } }
@@ -73,8 +72,7 @@ impl Verdict {
         }
         if !promise.fences {
             let breaks_it = |one: &Planned| !schedule.promise_under(one, profile).fences;
-            // If no fault alone breaks the promise, but several together do, the check ends at the
-            // first fault.
+            // If only several faults together break the promise, the check ends at the first fault.
             let one_breaks_it = schedule.faults.iter().any(breaks_it);
             let is_unsafe = |one: &Planned| breaks_it(one) || !one_breaks_it;
             checked.violations.extend(wrong_fences(before_faults(schedule, entries, is_unsafe)));
@@ -114,7 +112,7 @@ fn overlaps(entries: &[Entry]) -> Vec<Violation> {
 }
 
 fn wrong_fences(entries: &[Entry]) -> Vec<Violation> {
-    // With `exclusion: false`, a fence is compared only with holds granted before its request.
+    // With `exclusion: false`, a fence must exceed only those granted before its request was sent.
     let rules = Rules { exclusion: false, ..Rules::default() };
     violations_of(&[Rule::SameFence, Rule::FenceFell], entries, rules)
 }
@@ -125,7 +123,7 @@ fn violations_of(wanted: &[Rule], entries: &[Entry], rules: Rules) -> Vec<Violat
     violations
 }
 
-/// Adds releases of a killed process's holds, which end with its connections, and drops the
+/// Adds releases of a killed process's holds, because they end with its connections. Drops the
 /// process's later entries.
 fn end_with_their_process(entries: &[Entry]) -> Vec<Entry> {
     let mut held: BTreeMap<&str, Vec<Token>> = BTreeMap::new();
@@ -171,7 +169,7 @@ fn rules(schedule: &Schedule, promise: Promise) -> Rules {
 
 fn longest_wait(schedule: &Schedule) -> Duration {
     let after = |fault: Fault| match fault {
-        // A step back of the clock prolongs a dead client's hold.
+        // A step back of the server's clock prolongs a dead client's hold.
         Fault::ClockBack => Duration::from_millis(LARGEST_STEP_BACK.unsigned_abs()),
         Fault::ClientKilled | Fault::ClientStopped => Duration::ZERO,
         _ => schedule.ttl(),
@@ -213,7 +211,7 @@ mod tests {
         assert_eq!(overlaps(&end_with_their_process(&history)), []);
     }
 
-    /// Returns the verdict on `entries` and a loss of data at the instant `at`.
+    /// Returns the verdict if the server loses its data at the instant `at`.
     fn with_data_lost(mut entries: Vec<Entry>, at: u64) -> Outcome {
         let fault = Fault::ServerDataLost;
         let profile = Profile::new("redis");

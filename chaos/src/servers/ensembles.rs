@@ -4,7 +4,7 @@ use lockwright_testbed::{self as testbed, Proxy};
 
 use super::{Result, Server, Servers, block_on};
 
-/// `$own` has the methods in which the ensembles differ.
+/// `$own` has the methods that differ between etcd and ZooKeeper.
 macro_rules! members {
     ($name:ident, { $($own:tt)* }) => {
         pub(super) struct $name {

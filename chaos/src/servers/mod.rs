@@ -40,8 +40,8 @@ pub(crate) enum Lock<'a> {
     Table,
 }
 
-/// The servers of one configuration. Where a method's default is an error, `Fault::applies_to`
-/// prevents the call.
+/// The servers of one configuration. If a method's default is an error, `Fault::applies_to`
+/// excludes its fault.
 pub(crate) trait Servers: Send {
     fn url(&self) -> String;
 
@@ -63,7 +63,7 @@ pub(crate) trait Servers: Send {
         Ok(())
     }
 
-    /// Ends all faults, and starts ended servers.
+    /// Ends all faults, and restarts killed servers.
     fn recover(&mut self) -> Result<()> {
         for server in self.servers() {
             server.thaw();
@@ -95,7 +95,8 @@ pub(crate) trait Servers: Send {
         Ok(())
     }
 
-    /// If `on`, ends the clients' connections and limits new ones; otherwise removes the limit.
+    /// If `on`, closes the clients' connections and refuses new ones. Otherwise, allows
+    /// connections.
     fn limit_connections(&mut self, on: bool) -> Result<()> {
         let _ = on;
         Err("this configuration has no limit of connections".into())
@@ -111,7 +112,7 @@ pub(crate) trait Servers: Send {
         Err("the server's clock can't be read".into())
     }
 
-    /// Returns the remaining connections, and the remaining data of locks with this prefix.
+    /// Returns open connections, and data that is left of locks with this prefix.
     fn leaks(&mut self, prefix: &str) -> Result<Vec<String>>;
 }
 

@@ -8,7 +8,7 @@ use redis::Connection;
 
 use super::{Result, Server, Servers, block_on};
 
-/// The IP address of proxies, which listen on the same ports as their servers.
+/// The proxies' IP address. The servers have the same ports on another address.
 const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 9);
 
 const PROXIED: &str = "through-proxy";
@@ -45,7 +45,7 @@ impl Independent {
         Ok(())
     }
 
-    /// Returns a quorum's URL with a short largest TTL, so that nodes soon vote again after a data
+    /// For a quorum, the URL has a short largest TTL, so that nodes vote again soon after a data
     /// loss.
     fn joined(&self, urls: Vec<String>) -> String {
         let urls = urls.join(",");
@@ -152,7 +152,7 @@ impl Servers for BySentinels {
         let (host, port) = (ELSEWHERE.to_string(), master.port().to_string());
         self.proxy = Some(proxy);
         for sentinel in &self.set.sentinels {
-            // Sentinels never replace this master, because the quorum exceeds their number.
+            // Sentinels never replace this master, because 9 of them would have to agree.
             sentinel.command::<()>(&["SENTINEL", "MONITOR", PROXIED, &host, &port, "9"])?;
         }
         Ok(())
@@ -189,7 +189,7 @@ pub(super) struct InCluster {
 
 impl InCluster {
     pub(super) fn start() -> Result<Self> {
-        // The nodes announce no host, so clients stay on the proxies' address.
+        // The nodes announce no host, so clients keep their URL's host, which has the proxies.
         let options = durable().set("cluster-preferred-endpoint-type", "unknown-endpoint");
         let cluster = Cluster::options().servers(options).start()?;
         let proxy = |node: &Redis| {
@@ -253,7 +253,7 @@ impl Servers for InCluster {
     }
 }
 
-/// Administrators' connections, opened before a limit that refuses new connections.
+/// Connections opened before the limit, which can still remove it.
 #[derive(Default)]
 struct Admins(Vec<Connection>);
 
@@ -272,7 +272,7 @@ impl Admins {
         for server in servers {
             let mut connection = server.connection()?;
             limit(&mut connection, "1")?;
-            // The limit itself closes no connections.
+            // The limit doesn't close open connections.
             for kind in ["normal", "pubsub"] {
                 redis::cmd("CLIENT").arg(&["KILL", "TYPE", kind]).query::<i64>(&mut connection)?;
             }
@@ -282,7 +282,7 @@ impl Admins {
     }
 }
 
-/// Returns the keys with `prefix`, but no fences, tombstones, or queues that expire within
+/// Returns the keys with `prefix`, except fences, tombstones, and queues that expire within
 /// [`LONGEST_PLACE`].
 fn keys_left<'a>(
     servers: impl IntoIterator<Item = &'a Redis>,

@@ -154,7 +154,7 @@ fn held_rows(configuration: Configuration, prefix: &str, now: &str) -> Vec<(&'st
     };
     vec![
         ("held rows", count("lease", "AND token IS NOT NULL")),
-        // Writers don't count, because a waiting writer's row remains for 3 s.
+        // Writers' rows aren't leaks: they expire 3 s after a waiter's last poll.
         ("rows of readers and permits", count("shared_holder", "AND mode <> 'exclusive'")),
     ]
 }

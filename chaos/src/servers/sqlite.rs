@@ -50,7 +50,7 @@ impl Servers for File {
         let mut session = self.session()?;
         let now = lockwright::Clock::boot().now().as_nanos();
         let mut leaks = Vec::new();
-        // Writers don't count, because a waiting writer's row remains for 3 s.
+        // Writers' rows aren't leaks: they expire 3 s after a waiter's last poll.
         for (table, and) in [("lease", ""), ("shared_holder", "AND mode <> 'exclusive'")] {
             let left = session.number(&format!(
                 "SELECT count(*) FROM lockwright_{table} \

@@ -36,7 +36,7 @@ fn read(file: &Path) -> Result<Config, Failure> {
         Failure::config(format!("cannot read the configuration {}: {error}", file.display()))
     })?;
     toml::from_str(&text).map_err(|error| {
-        // The error's own text shows the line, which may contain a password.
+        // The error's `Display` shows the line, which may contain a password.
         let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
         Failure::config(format!("{}, line {line}: {}", file.display(), error.message()))
     })
@@ -45,8 +45,8 @@ fn read(file: &Path) -> Result<Config, Failure> {
 fn check(url: &str) -> Result<(), Failure> {
     let invalid = |message| Err(Failure::config(message));
     match url {
-        // An empty URL is usually a mistyped variable. If it selected the default file, machines
-        // wouldn't share locks.
+        // An empty URL usually comes from a mistyped variable. If it selected the default file,
+        // machines wouldn't share locks.
         "" => invalid(
             "the URL is empty (--url, LOCKWRIGHT_URL or the configuration's url); set it to the \
              server of the locks, or remove it to use a file that this machine's processes share",
@@ -75,7 +75,7 @@ fn default_url() -> Result<String, Failure> {
             )
         })?;
     let folder = state.join("lockwright");
-    // Other users who can write here could acquire and break every lock.
+    // A private folder: users who can write here can acquire and break every lock.
     let created = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
     let what =
         format!("cannot create {} for the locks; set --url to another location", folder.display());

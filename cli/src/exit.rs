@@ -1,4 +1,4 @@
-//! Codes 64 to 78 are from `sysexits.h`, outside the ranges of shells and common programs.
+//! Codes 64 to 78 are from `sysexits.h`. Shells and common programs use other codes.
 
 use std::error::Error as _;
 use std::fmt::Display;

@@ -34,7 +34,7 @@ use runtime::block_on;
 
 fn main() -> ExitCode {
     let mut args = std::env::args_os();
-    // The supervisor, and the process that becomes the user's command (CMD), parse no options.
+    // Internal processes, which have a role as the first argument, parse no options.
     match args.nth(1) {
         Some(role) if role == run::process::ROLE_SUPERVISE => {
             return run::process::supervisor::main(args);

@@ -62,7 +62,8 @@ fn write_some(bytes: &[u8]) -> io::Result<usize> {
         Method::File => io::write(stderr(), bytes),
         Method::Socket => send(stderr(), bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL),
         Method::Own(own) => io::write(own, bytes),
-        // If another process fills the pipe after this check, the write blocks, which is accepted.
+        // If another process fills the pipe after this check, the write blocks; this risk is
+        // accepted.
         Method::Poll if is_ready(Duration::ZERO) => {
             io::write(stderr(), &bytes[..bytes.len().min(MAX_READY_WRITE)])
         }
@@ -87,7 +88,7 @@ enum Method {
     /// A second open file description, which doesn't block. CMD shares the first one, and expects
     /// blocking writes.
     Own(OwnedFd),
-    /// The file can't be opened again, such as another user's terminal.
+    /// The file can't be opened again (another user's terminal), so writes need `poll`.
     Poll,
 }
 

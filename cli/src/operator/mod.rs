@@ -53,7 +53,7 @@ async fn answer(connection: &ConnectionOptions, command: &Command) -> Result<u8,
     }
 }
 
-/// A closed pipe, as after `head`, isn't an error.
+/// A pipe that its reader (`head`) has closed isn't an error.
 fn print(text: &str) -> Result<(), Failure> {
     use std::io::{self, Write};
 

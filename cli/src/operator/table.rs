@@ -9,7 +9,8 @@ pub(super) fn table<const N: usize>(heading: [&str; N], rows: &[[String; N]]) ->
         let mut line = String::new();
         for (cell, width) in cells.iter().zip(widths) {
             line.push_str(cell);
-            // A width of `format!` is limited to 65,535, and another program's text may be longer.
+            // Don't use `format!`, whose width is at most 65,535: another program's text may be
+            // longer.
             line.extend(std::iter::repeat_n(' ', width - cell.chars().count() + 2));
         }
         format!("{}\n", line.trim_end())

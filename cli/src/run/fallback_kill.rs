@@ -1,4 +1,4 @@
-//! Ends the descendants that the supervisor can't end, because it was killed or suspended.
+//! Ends the descendants if the supervisor was killed or suspended.
 
 use std::cell::RefCell;
 use std::io;
@@ -14,12 +14,13 @@ use crate::run::process::descendants::{self, Process};
 const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(2);
 const MAX_RETRY_PAUSE: Duration = Duration::from_millis(10);
 
-/// If `wait` can't confirm that no process is left, this many consecutive scans must find none.
+/// If foreign children keep `wait` from confirming the end, this many consecutive scans must find
+/// none.
 const EMPTY_SCANS: u32 = 3;
 
 pub(super) struct Children {
-    /// Processes that don't belong to the user's command (CMD): jobs of a shell that became this
-    /// process by `exec`.
+    /// Children that don't belong to the user's command (CMD): before its `exec`, this process was
+    /// a shell with jobs.
     foreign: RefCell<Vec<Process>>,
 }
 
@@ -41,8 +42,8 @@ impl Children {
         }
         let Some(ours) = descendants::process(supervisor) else { return };
         let Ok(others) = descendants::of(getpid(), &[ours]) else { return };
-        // The kernel ends the supervisor and transfers its orphans to this process in one step. If
-        // the supervisor still lives, `others` has none of its orphans.
+        // The kernel ends the supervisor and transfers its orphans to this process in one step. So
+        // if the supervisor still lives, none of its orphans are in `others`.
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         if let Ok(None) = waitid(WaitId::Pid(supervisor), options) {
             self.foreign.replace(others);

@@ -23,8 +23,8 @@ use crate::{Failure, Output, exit, millis};
 
 #[derive(Debug)]
 pub(crate) struct Conclusion {
-    /// An error if the user's command (CMD) didn't start, was ended, or may have been unprotected
-    /// for a time.
+    /// An error if the user's command (CMD) didn't start, was ended, or may have run without the
+    /// lock.
     pub outcome: Result<Exit, Failure>,
     /// If false, processes of CMD may be left, so the lock must not be released.
     pub all_gone: bool,
@@ -45,8 +45,7 @@ pub(crate) async fn hold(
     };
     let outcome = held.watch(signals, &mut child_changed).await;
     let all_gone = held.end_all().await;
-    // If the supervisor was killed or suspended, CMD's ended process group still has the
-    // foreground.
+    // A killed or suspended supervisor left the foreground with CMD's ended process group.
     Terminal::open().take_back(group_of(None));
     Conclusion { outcome, all_gone }
 }
@@ -65,15 +64,15 @@ fn begin<'a>(
         return Ok(None);
     }
     let (ours, theirs) = UnixStream::pair()?;
-    // Steps that can fail come before the first order, which starts the command.
+    // Steps that can fail come first: the first order starts the command.
     ours.set_nonblocking(true)?;
     let socket = tokio::net::UnixStream::from_std(ours)?;
     // In its own group, the supervisor gets no signals from the terminal.
     let child =
         supervisor.arg0("lockwright").process_group(0).stdin(OwnedFd::from(theirs)).spawn()?;
-    // `supervisor` has a copy of `theirs`, which would keep the stream open after the child's end.
+    // The `Command` has a copy of `theirs`, which would keep the stream open after the child's end.
     drop(supervisor);
-    // If sending fails, the socket closes, and the supervisor exits.
+    // If sending fails, the socket is dropped, so the supervisor exits.
     ipc::post_start(&socket, term(guard), rustix::stdio::stdin())?;
     let held = Held {
         output,
@@ -181,7 +180,7 @@ impl Held<'_> {
         self.socket.async_io(Interest::READABLE, || self.try_report()).await.ok()
     }
 
-    /// Returns a report, even if the runtime hasn't noticed it yet.
+    /// Returns a report, even if Tokio hasn't noticed it yet.
     fn try_report(&self) -> io::Result<Report> {
         let mut bytes = [0; FRAME];
         let (length, _) = recv(&self.socket, &mut bytes, RecvFlags::DONTWAIT)?;
@@ -189,8 +188,8 @@ impl Held<'_> {
         report.ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
-    /// A failure is ignored: either the supervisor has ended, or it ends all processes by the last
-    /// deadline that it received.
+    /// Ignores a failure: the supervisor has ended, or ends all processes by the last deadline that
+    /// it received.
     fn order(&self, order: Order) {
         let _ = ipc::post(&self.socket, &order);
     }
@@ -278,7 +277,7 @@ impl Held<'_> {
     }
 
     /// Returns when this process ends the command itself: halfway between the supervisor's KILL and
-    /// the deadline, or earlier after an early loss.
+    /// the deadline. After an early loss, the same time counts from now.
     fn give_up_at(&self) -> BootInstant {
         let term = term(self.guard);
         let kill_at = term.kill_at();
@@ -321,7 +320,7 @@ impl Held<'_> {
         Failure::new(exit::LOST, "lost", message)
     }
 
-    /// Reaps the supervisor, because a container may have no init process.
+    /// Reaps the supervisor, which would stay a zombie without an init process.
     async fn reap_supervisor(&self) {
         let limit = Clock::boot().now() + SUPERVISOR_EXIT_TIMEOUT;
         while Clock::boot().now() < limit {

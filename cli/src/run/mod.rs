@@ -66,7 +66,7 @@ fn prepare_and_run(
             signal = signals.next_ending() => return Ok(ended_by(signal)),
         };
         let result = hold_and_run(output, run, holds, &key, &command, &locks, &mut signals).await;
-        // `close` waits until the server receives a cancelled request's release.
+        // `close` waits until the server has received a cancelled request's release.
         let _ = timeout(SHUTDOWN_TIMEOUT, locks.close()).await;
         result
     })

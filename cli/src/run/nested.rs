@@ -1,7 +1,7 @@
 //! `lockwright run` inside the command of an outer `lockwright run` for the same name.
 //!
-//! The inner run verifies the outer run's hold, and then becomes its own command by `exec`. After a
-//! loss, the outer run ends this command like all its descendants.
+//! The inner run verifies the outer run's hold, and then becomes its command by `exec`. After a
+//! loss, the outer run ends all descendants, including this command.
 
 use std::fmt::Display;
 use std::os::unix::process::CommandExt;

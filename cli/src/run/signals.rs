@@ -16,7 +16,8 @@ const FORWARDED: [Signal; 8] = [
     Signal::WINCH,
 ];
 
-/// The signals to forward to CMD. A signal ignored at the start stays ignored, so `nohup` works.
+/// The signals to forward to CMD. Signals that `nohup` or a shell has set to be ignored stay
+/// ignored.
 #[derive(Debug)]
 pub(crate) struct Signals(Vec<(Signal, unix::Signal)>);
 

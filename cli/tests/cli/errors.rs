@@ -82,7 +82,7 @@ fn a_command_that_is_no_program() {
 
     fs::write(&file, "#!/no/such/interpreter\n").unwrap();
     let program = sandbox.path("program");
-    // Another test's child could inherit a file that this process writes, and `exec` would fail.
+    // If this process wrote the file, another test's child could inherit it, and `exec` would fail.
     let mut install = Command::new("install");
     assert!(install.args(["-m", "755"]).args([&file, &program]).status().unwrap().success());
     fails(&sandbox, ["run", "a", "--", program.to_str().unwrap()], 127, "interpreter");
@@ -178,7 +178,7 @@ fn a_database_file_that_is_none() {
 fn the_default_is_a_file_of_ones_own() {
     let sandbox = Sandbox::new();
     let absolute = sandbox.path("state");
-    // A relative folder is ignored.
+    // A relative `XDG_STATE_HOME` is ignored.
     for (state, home, folder) in [
         ("", "home", "home/.local/state/lockwright"),
         ("relative", "other", "other/.local/state/lockwright"),

@@ -42,7 +42,7 @@ impl Sandbox {
     pub(crate) fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new("env");
         command
-            // Children would inherit ignored signals of this process (`nohup`, background jobs).
+            // Children inherit which signals this process ignores, for example under `nohup`.
             .arg("--default-signal=INT,QUIT,HUP")
             .arg(program)
             .env(MARK, self.folder.path())
@@ -61,7 +61,7 @@ impl Sandbox {
         command
     }
 
-    /// Returns a shell script whose `$0` is `lockwright`.
+    /// Returns a shell script whose `$0` is the tested program.
     pub(crate) fn shell(&self, script: &str) -> Command {
         let mut command = self.command("sh");
         command.args(["-c", script, program()]);
@@ -125,7 +125,8 @@ impl Sandbox {
             .unwrap()
             .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
             .filter(|pid: &i32| {
-                // A zombie's environment is empty, and an ended process's can't be read.
+                // Ended processes don't count: a zombie's environment is empty, and others can't be
+                // read.
                 fs::read(format!("/proc/{pid}/environ")).is_ok_and(|environ| {
                     environ.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
                 })
@@ -328,8 +329,8 @@ impl Log {
     }
 }
 
-/// Returns a command with a child, and in other sessions, a grandchild and an orphan. All write to
-/// the log every 20 ms, and ignore signals, except KILL.
+/// Returns a command with a child, and with a grandchild and an orphan in other sessions. All write
+/// to the log every 20 ms, and only KILL ends them.
 pub(crate) fn family(sandbox: &Sandbox) -> String {
     let path = sandbox.path("stubborn.sh");
     let script = "trap '' TERM INT HUP QUIT USR1 USR2\n\

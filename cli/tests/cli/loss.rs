@@ -429,7 +429,7 @@ fn assert_exits_on_full_pipe(mut command: Command, code: i32) {
     assert_eq!(status.code(), Some(code));
 }
 
-/// The run drops its error message.
+/// On a full pipe, the run drops its error message.
 #[test]
 fn a_full_pipe_keeps_no_lock_of_a_command_that_is_not_executed() {
     let sandbox = Sandbox::new();
@@ -439,7 +439,7 @@ fn a_full_pipe_keeps_no_lock_of_a_command_that_is_not_executed() {
     assert_exits_on_full_pipe(sandbox.lockwright(["run", "a", "--", "./script"]), 127);
 }
 
-/// The run drops its events.
+/// On a full pipe, the run drops its events.
 #[test]
 fn a_full_pipe_of_messages_stops_nothing() {
     let sandbox = Sandbox::new();

@@ -6,7 +6,7 @@ use rustix::process::Signal;
 
 use crate::harness::{Finished, Sandbox, program, wait_until};
 
-/// Returns arguments of `run` for a shell script whose `$0` is `lockwright`.
+/// Returns arguments of `run` for a shell script whose `$0` is the tested program.
 fn nested<'a>(script: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     let mut args = more.to_vec();
     args.extend(["a", "--", "sh", "-c", script, program()]);
@@ -81,7 +81,7 @@ fn handle_of_an_ended_run_is_refused() {
 #[test]
 fn invented_handle_is_refused() {
     let sandbox = Sandbox::new();
-    // Each inner run is in an outer run, but has a false token, fence or start time.
+    // Each inner run is in an outer run, but its variable has a false token, fence or start time.
     for (what, with) in [
         ("\"token\":\"[0-9a-f]*\"", "\"token\":\"00112233445566778899aabbccddeeff\""),
         ("\"fence\":[0-9]*", "\"fence\":9007199254740991"),
@@ -140,7 +140,7 @@ fn the_inner_command_ends_with_the_outer_hold() {
     wait_until("the inner command", || sandbox.path("up").exists());
     running.signal(Signal::KILL);
     sandbox.wait_until_empty();
-    // The killed run didn't release the hold, so it must expire.
+    // The killed run didn't release the hold, which must expire first.
     assert_eq!(sandbox.output(["run", "-w", "60", "a", "--", "true"]).code(), 0);
 }
 

@@ -133,8 +133,8 @@ fn nohup_reaches_the_command() {
 #[test]
 fn the_command_begins_with_no_signal_blocked_and_only_those_ignored_that_were() {
     let sandbox = Sandbox::new();
-    // CMD must ignore the signals that this process ignores, except those that the sandbox resets,
-    // and SIGPIPE, which only Rust programs ignore.
+    // CMD must ignore the signals that this process ignores. Exceptions are those that the sandbox
+    // resets, and SIGPIPE, which Rust's runtime ignores.
     let ours = fs::read_to_string("/proc/self/status").unwrap();
     let reset = [Signal::PIPE, Signal::INT, Signal::QUIT, Signal::HUP];
     let ignored = reset
@@ -148,8 +148,8 @@ fn the_command_begins_with_no_signal_blocked_and_only_those_ignored_that_were() 
 fn mask(status: &str, which: &str) -> u64 {
     let line = status.lines().find(|line| line.starts_with(which)).unwrap();
     let all = u64::from_str_radix(line.rsplit('\t').next().unwrap(), 16).unwrap();
-    // Signals above 31 are omitted, because glibc's posix_spawn makes children ignore its internal
-    // ones.
+    // Signals above 31 are omitted: glibc's posix_spawn makes children ignore glibc's internal
+    // signals.
     all & 0x7fff_ffff
 }
 
@@ -167,7 +167,7 @@ fn the_supervisor_hears_no_signal_that_could_end_it() {
     sandbox.end(held);
 }
 
-/// The leader of the command's process group is outside of the PID namespace.
+/// The run's process group has its leader outside of the PID namespace.
 #[test]
 fn it_runs_in_a_pid_namespace_that_has_its_own_proc() {
     let sandbox = Sandbox::new();

@@ -100,7 +100,7 @@ pub(crate) fn may_end_us(pid: Pid) -> bool {
 
 fn look_at(pid: Pid) -> Option<Entry> {
     let stat = fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
-    // The command's name is in parentheses, and may contain parentheses.
+    // The last `)` ends the program's name, which may contain parentheses.
     let after_name = stat.iter().rposition(|byte| *byte == b')')? + 1;
     let fields: Vec<&str> =
         std::str::from_utf8(&stat[after_name..]).ok()?.split_ascii_whitespace().collect();
@@ -117,7 +117,7 @@ fn look_at(pid: Pid) -> Option<Entry> {
     })
 }
 
-/// Returns how many processes reject the signal: they run as another user.
+/// Returns how many processes can't be signalled, because they run as another user.
 pub(crate) fn signal(processes: &[Process], signal: Signal) -> u32 {
     let is_refused = |process: &&Process| send(**process, signal) == Err(Errno::PERM);
     processes.iter().filter(is_refused).count() as u32
@@ -144,7 +144,7 @@ pub(crate) fn kill_all(root: Pid, except: &[Process], group: Option<Pid>) -> io:
 }
 
 fn send(process: Process, signal: Signal) -> Result<(), Errno> {
-    // The handle is opened before `look_at`, so both refer to the same process.
+    // The handle, opened before `look_at`, can't refer to a later process with this id.
     let handle = pidfd_open(process.pid, PidfdFlags::empty())?;
     match look_at(process.pid) {
         Some(entry) if entry.process == process => pidfd_send_signal(handle, signal),
@@ -218,7 +218,7 @@ mod tests {
     fn name_may_contain_parentheses() {
         let folder = tempfile::tempdir().unwrap();
         let odd = folder.path().join(") R 1 (");
-        // Another test's child could inherit a file that this process writes, and `exec` would
+        // If this process wrote the file, another test's child could inherit it, and `exec` would
         // fail.
         assert!(Command::new("cp").arg("/bin/sleep").arg(&odd).status().unwrap().success());
         let mut child = Command::new(&odd).arg("60").spawn().unwrap();

@@ -163,7 +163,8 @@ impl Supervisor {
                 break;
             }
             self.give_terminal();
-            // A suspension may have delayed the lines above, so read the clock after them.
+            // This process may have been suspended in the lines above, so read the clock after
+            // them.
             let now = self.clock.now();
             self.decide(now);
             let next = self.act(now);
@@ -240,8 +241,7 @@ impl Supervisor {
     fn command_changed(&mut self, status: WaitStatus) {
         if let Some(exit) = Exit::of(status) {
             self.exit = Some(exit);
-            // If CMD ended after `lost_at`, its last actions may have been unprotected, or CMD was
-            // never started.
+            // After `lost_at`, CMD's last actions may have been unprotected, or CMD wasn't started.
             self.end.lost |= self.clock.now() >= self.term.lost_at;
             self.waits_for_terminal = false;
             return;

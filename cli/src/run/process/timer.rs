@@ -8,8 +8,8 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
 };
 
-/// A timer that counts even while the machine is suspended. The timeout of `poll` doesn't, so CMD
-/// could run in parallel with the next holder.
+/// A timer that counts even while the machine is suspended. With the timeout of `poll`, which
+/// doesn't, CMD could outlive its hold.
 pub(crate) struct Timer(OwnedFd);
 
 impl Timer {

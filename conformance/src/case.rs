@@ -139,7 +139,7 @@ pub struct Case {
     pub name: &'static str,
     /// The checked property.
     pub about: &'static str,
-    /// Unless every need is met, the outcome is [`Outcome::NotPromised`].
+    /// If a need isn't met, the outcome is [`Outcome::NotPromised`].
     pub(crate) needs: &'static [Need],
     pub(crate) body: Body,
 }

@@ -92,8 +92,7 @@ impl Factory {
         Self { protected: Some(protected), ..self }
     }
 
-    /// Sets the function that starts a server for one case, and the `harms` that the case may do to
-    /// it.
+    /// Sets the function that starts a server for one case, and the supported `harms`.
     pub fn fragile<F: Future<Output = Result<Fragile>> + Send + 'static>(
         self,
         harms: &'static [Harm],

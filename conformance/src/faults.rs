@@ -63,7 +63,7 @@ pub enum Fate {
     StartAfter(Duration),
     /// The reported validity of a grant or renewal.
     Valid(Duration),
-    /// The answer to a renewal has only the first results, at most this many.
+    /// The answer to a renewal has at most this many results.
     Short(usize),
 }
 
@@ -156,12 +156,12 @@ impl Faulty {
         self
     }
 
-    /// Sets the fates of the next `op` requests, after those already set.
+    /// Appends fates of the next `op` requests.
     pub fn next(&self, op: Op, fates: impl IntoIterator<Item = Fate>) {
         lock(&self.0.state.plan).next.entry(op).or_default().extend(fates);
     }
 
-    /// Sets the fate of all `op` requests without a fate from [`next`](Self::next).
+    /// Sets the fate of `op` requests without a fate from [`next`](Self::next).
     pub fn always(&self, op: Op, fate: Fate) {
         lock(&self.0.state.plan).always.insert(op, fate);
     }

@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 pub use peer::Peer;
 pub use turns::{Side, take_turns};
 
-/// A time limit that only failures reach.
+/// The limit of a wait; only failures reach it.
 pub const LIMIT: Duration = Duration::from_secs(20);
 
 /// A client that is silent for this long counts as waiting.

@@ -16,8 +16,8 @@ use crate::LIMIT;
 /// release NAME      "released", or "not ours" when the hold was lost before
 /// ```
 ///
-/// With a library for Redis, a TTL follows the name and, in `wait`, a limit follows the TTL, both
-/// in seconds. `extend NAME SECONDS` is answered "extended" or "not ours". Any other failure is
+/// With a library for Redis, the name is followed by a TTL, and in `wait` by a TTL and a limit, in
+/// seconds. `extend NAME SECONDS` is answered "extended" or "not ours". Any other failure is
 /// answered "failed: " and the reason.
 #[derive(Debug)]
 pub struct Peer {

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Returns `parent/name`. If missing, moves the folder that `make` creates in a temporary folder
-/// there.
+/// Returns `parent/name`. If missing, `make` creates it in a temporary folder, and this function
+/// moves it.
 pub fn create_once(parent: &Path, name: &str, make: impl FnOnce(&Path) -> PathBuf) -> PathBuf {
     let place = parent.join(name);
     if !place.is_dir() {
@@ -16,7 +16,7 @@ pub fn create_once(parent: &Path, name: &str, make: impl FnOnce(&Path) -> PathBu
     place
 }
 
-/// Returns a program's output. Panics if the program fails; the message names the Debian package.
+/// Returns a program's output. If the program fails, panics and names its Debian package.
 pub fn output(command: &mut Command, package: &str) -> String {
     let output = command.output();
     let output = output.unwrap_or_else(|error| {

@@ -1,5 +1,5 @@
-//! Tests that Lockwright and `mariadb` exclude each other. `mariadb` locks a name with
-//! `GET_LOCK`, or its row with `SELECT … FOR UPDATE`.
+//! Tests that Lockwright and `mariadb` exclude each other. `mariadb` locks a name with `GET_LOCK`,
+//! or the name's row with `SELECT … FOR UPDATE`.
 #![forbid(unsafe_code)]
 
 use std::process::Command;

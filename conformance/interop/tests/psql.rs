@@ -1,5 +1,5 @@
 //! Tests that Lockwright and `psql` exclude each other. `psql` locks a name's key with
-//! `pg_advisory_lock`, or its row with `SELECT … FOR UPDATE`.
+//! `pg_advisory_lock`, or the name's row with `SELECT … FOR UPDATE`.
 #![forbid(unsafe_code)]
 
 use std::process::Command;

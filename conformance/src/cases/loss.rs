@@ -83,15 +83,15 @@ async fn an_unreachable_server_is_the_reason(context: Context) -> Verdict {
     fails(guard.check(), ErrorKind::Lost(Reason::Unreachable))
 }
 
-/// Ends a guard's hold on the server.
+/// Ends a guard's hold only on the server.
 async fn steal(context: &Context, guard: &Guard) -> Verdict {
     context.release(&Claim { token: guard.token(), ..context.claim("x") }).await
 }
 
 async fn hold_that_the_server_no_longer_has_is_lost(context: Context) -> Verdict {
     let (guard, faulty) = context.faulty_guard().await?;
-    // A backend may record a hold shortly after its grant, and only a recorded hold has a reason. An
-    // inspection waits for the record.
+    // Only a recorded hold is lost with a reason. A backend may record a hold shortly after its
+    // grant, so an inspection waits for the record.
     context.holders("x").await?;
     steal(&context, &guard).await?;
     let renewals = faulty.calls(Op::Renew).len();

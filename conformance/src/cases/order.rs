@@ -63,7 +63,7 @@ async fn a_withdrawn_waiter_is_passed_over(context: Context) -> Verdict {
     for gone in [0, 2] {
         waiters.tasks[gone].abort();
     }
-    // The limit is too short for silent waiters, but aborted waiters leave the queue at once.
+    // Aborted waiters leave the queue at once. Silent ones would stay beyond this limit.
     waiting(&context, 2, context.moment() * 2).await?;
     context.release(&holder).await?;
     waiters.are_served(&[1, 3]).await

@@ -233,7 +233,7 @@ async fn a_large_claim_is_not_overtaken(context: Context) -> Verdict {
     let (other, large) = (context.another().await?, some(&context, 3));
     let first = context.taken(some(&context, 2)).await?;
     other.queued(&large, Wait::Until(context.clock.now() + context.ttl)).await?;
-    // One permit is free, but the large claim is queued first.
+    // The queued large claim reserves the free permit.
     none_left(&context).await?;
     context.release(&first).await?;
     none_left(&context).await?;

@@ -44,8 +44,8 @@ fn fell((highest, hold): (&Hold, &Hold)) -> Violation {
     violation.of([highest, hold]).at(hold.granted, hold.granted)
 }
 
-/// Checks that each request's fence is at least that of every hold granted before the request. The
-/// holds have one name and are sorted by grant.
+/// Checks that no hold has a smaller fence than a hold granted before its request. The holds have
+/// one name and are sorted by grant.
 pub(crate) fn check_order(holds: &[Hold], violations: &mut Vec<Violation>) {
     let granted = holds.iter().filter(|hold| hold.permits().is_none());
     let mut by_request: Vec<&Hold> = granted.clone().collect();

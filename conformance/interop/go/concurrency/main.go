@@ -20,7 +20,7 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 )
 
-// A time limit that only failures reach.
+// The limit of a wait; only failures reach it.
 const limit = 20 * time.Second
 
 func main() {

@@ -23,7 +23,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// A time limit that only failures reach.
+// The limit of a wait; only failures reach it.
 const limit = 20 * time.Second
 
 func main() {

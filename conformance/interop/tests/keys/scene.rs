@@ -39,7 +39,6 @@ impl Scene {
         (self.start)(&ports)
     }
 
-    /// Starts a Lockwright process.
     pub(crate) fn lockwright_process(&self, ttl: Duration) -> Peer {
         let mut command = Command::new(env!("CARGO_BIN_EXE_interop-ours"));
         command.args([&self.url, &ttl.as_millis().to_string()]);

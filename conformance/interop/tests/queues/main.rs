@@ -66,7 +66,7 @@ macro_rules! tests_with {
     };
 }
 
-// `etcdctl lock` can't try once, so with it only Lockwright tries.
+// `etcdctl lock` always waits, so only Lockwright tries.
 tests_with! {
     beside_etcdctl: etcdctl on crate::etcd::server(),
         an_attempt_of_ours_beside_their_hold_fails_and_leaves_nothing;

@@ -32,7 +32,8 @@ pub(crate) fn their_release_wakes_us(scene: &Scene) {
     let runtime = Runtime::new().unwrap();
     let ours = runtime.block_on(lockwright::backend::open(&scene.server.url())).unwrap();
     let mut events = events(&ours);
-    // The claim needs a long TTL: its queue place lasts one TTL, because the test doesn't poll.
+    // The TTL is long, because the test doesn't poll, so the claim's place in the queue lasts one
+    // TTL.
     let claim = claim_for(&scene.name, 2 * TTL);
     let busy = runtime.block_on(busy(&ours, &claim, FOR_EVER));
     assert!(busy.queued, "{busy:?}");

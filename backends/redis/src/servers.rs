@@ -54,7 +54,7 @@ impl Servers {
         &self.shared().runtime
     }
 
-    /// In a Cluster, `PUBLISH` doesn't count clients that subscribed to other nodes.
+    /// Returns "1" if `PUBLISH` counts all subscribers. A Cluster counts only those of one node.
     pub(crate) fn counts_receivers(&self) -> &'static str {
         match self {
             Self::One(_) => "1",

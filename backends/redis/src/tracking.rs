@@ -3,8 +3,7 @@
 //!
 //! Measured on Redis 7.0.15:
 //!
-//! - With `OPTIN`, the server tracks a command's keys if `CLIENT CACHING YES` directly precedes the
-//!   command.
+//! - With `OPTIN`, the server tracks a command's keys only directly after `CLIENT CACHING YES`.
 //! - With `NOLOOP`, a write by the same connection silently ends the tracking of its key. So a
 //!   plain read follows each renewal.
 //! - A report ends its key's tracking. The cause may be just a new TTL, or a full tracking table.
@@ -65,7 +64,7 @@ impl Tracked {
         let mut keys = Vec::new();
         let mut known = lock(&self.holds);
         for (Renew { claim, .. }, renewal) in holds.iter().zip(renewals) {
-            // A shared lock isn't tracked, because each holder changes the lock's key.
+            // A shared lock isn't tracked, because each holder's change would be reported.
             if claim.mode != Mode::Exclusive {
                 continue;
             }
@@ -168,7 +167,7 @@ async fn look_at(servers: Weak<Servers>, mut keys: Vec<String>) {
     }
 }
 
-/// Reads and tracks keys. Returns false if that fails.
+/// Reads and tracks keys. Returns whether the server replied with all values.
 async fn look_at_some(servers: &Servers, keys: &[String]) -> bool {
     let Some(first) = keys.first() else { return true };
     let mut values = redis::cmd("MGET");

@@ -166,8 +166,8 @@ impl<'u> Parts<'u> {
         let (authority, after) = rest.split_at(end);
         let (after, fragment) = after.split_once('#').unwrap_or((after, ""));
         let (path, query) = after.split_once('?').unwrap_or((after, ""));
-        // An @ after the host belongs to a password with an unescaped /, ? or #, unless it is in a
-        // known parameter's value.
+        // An @ after the host belongs to a password with an unescaped /, ? or #, or to a known
+        // parameter's value.
         let is_astray = |parameter: &str| match parameter.split_once('=') {
             Some((name, _)) => name.contains('@') || !parameters().contains(&name),
             None => true,

@@ -1,13 +1,13 @@
 //! Wake-ups and notifications of breaks, on three channels:
 //!
-//! - *released*: the name of a lock that all waiters should request again, after a break, a release
-//!   in a moving slot or on a quorum's node, or a script that left eligible waiters without an
-//!   offer.
+//! - *released*: a lock's name, so that all its waiters request it again. It follows a break, a
+//!   release in a moving slot or on a quorum's node, or a script that sent no offer to eligible
+//!   waiters.
 //! - *broken*: the token of a hold that an operator broke.
 //! - *offered*, one channel per client: see `offers.rs`.
 //!
-//! Messages are lost without a connection. So each new connection wakes all waiters, and waiters
-//! poll.
+//! While the client is disconnected, it misses messages. So each new connection wakes all waiters,
+//! and waiters poll.
 
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -54,8 +54,8 @@ impl Wakeups {
         }
     }
 
-    /// Sets a Cluster's slot map. Each connection delivers each message, and only the copy from the
-    /// slot's node counts. If the map is wrong, the new connection to the right node wakes all
+    /// Sets a Cluster's slot map. Each node's connection delivers each message, but only the slot's
+    /// node counts. If an old map drops a message, the new connection to the right node wakes all
     /// waiters.
     pub(crate) fn route(&self, slots: Arc<Current>) {
         let _ = self.slots.set(slots);

@@ -19,8 +19,7 @@ async fn connect(url: String) -> Result<Redis> {
 }
 
 async fn fragile() -> Result<Fragile> {
-    // Nodes that announce no host keep the client on the host of its first connection, the
-    // proxies'.
+    // The nodes announce no host, so a client that connects to the proxies' host stays there.
     let servers =
         testbed::Redis::options().set("cluster-preferred-endpoint-type", "unknown-endpoint");
     let mut cluster = testbed::Cluster::options().servers(servers).start().map_err(problem)?;

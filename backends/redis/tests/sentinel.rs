@@ -1,6 +1,6 @@
 //! Runs the conformance suite on a master that Sentinels name.
 //!
-//! The Sentinels wait a minute before a failover, so none occurs.
+//! The Sentinels wait a minute before a failover, so none occurs during a case.
 #![forbid(unsafe_code)]
 
 #[path = "suite/fenced_value.rs"]
@@ -15,7 +15,7 @@ use lockwright_core::Result;
 use lockwright_redis::Redis;
 use lockwright_testbed::{self as testbed, Proxy, Sentinels};
 
-/// The proxy's IP address, and the proxy's master name in the Sentinels.
+/// The proxy's IP address, and the master name for which Sentinels return it.
 const ELSEWHERE: (Ipv4Addr, &str) = (Ipv4Addr::new(127, 0, 0, 2), "elsewhere");
 
 fn start() -> testbed::Result<Sentinels> {

@@ -15,7 +15,7 @@ const RULES: &str = "~* &lockwright:* -@all +hello +subscribe +publish +eval +ev
 
 fn main() -> ExitCode {
     let options = Redis::options().tls().user("locks", "p@ss/word", RULES);
-    // The default user can't log in, but Redis loads its log with that user's rights.
+    // The default user can't log in, but Redis loads its append-only file as this user.
     let options = options.set("user", "default off ~* &* +@all");
     suite::main(options, Some("redis-tls"))
 }

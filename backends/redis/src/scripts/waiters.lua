@@ -2,9 +2,9 @@
 --
 -- A waiter is a token in `queue`, in order of arrival, with a record in `meta`:
 --   ASKED PATIENCE LEFT MODE TTL CLIENT VALUE
--- ASKED is the time of the waiter's last request in µs. After that, the waiter stays queued for
--- PATIENCE ms, and its client retries after LEFT ms. A mode is 'x' (exclusive), 's' (reader) or
--- COUNT/OF (permits). VALUE is the hold's value (value.lua).
+-- ASKED is the time of the waiter's last request in µs. The waiter stays queued until PATIENCE ms
+-- after ASKED, and its client retries LEFT ms after ASKED. A mode is 'x' (exclusive), 's' (reader)
+-- or COUNT/OF (permits). VALUE is the hold's value (value.lua).
 
 local LONGEST_OFFER = 2000
 
@@ -36,7 +36,7 @@ end
 local function publish_lifetime(tokens, records, from, micros, life)
   for i = from, from + 1 do
     local left = records[i] and tonumber(records[i]:match('^%d+ %d+ (%d+)'))
-    -- Usually false: LEFT is mostly an earlier offer's time left, at most `life`.
+    -- Seldom true: LEFT is mostly the time left of an earlier offer, at most `life`.
     if left and left > life then
       local asked, client = records[i]:match('^(%d+) %d+ %d+ %S+ %d+ (%S+)')
       if asked / 1000 + left > micros / 1000 + life then

@@ -3,7 +3,7 @@
 -- KEYS  lock, queue, tombstone of this token
 -- ARGV  token, lifetime of the tombstone in ms ('0' for none), wake-up channel, name
 --
--- Returns 1 if it was held, else 0.
+-- Returns 1 if the token held the lock, else 0.
 
 -- The tombstone is first: even if DEL fails, it refuses a late duplicate of the vote request.
 if ARGV[2] ~= '0' then
@@ -14,9 +14,9 @@ local value = redis.pcall('GET', KEYS[1])
 if type(value) ~= 'string' or value:find(ARGV[1], 5, true) ~= 5 or not value:find('^lw1[:!]') then
   return 0
 end
--- If DEL returns 2, the queue's key existed too, so clients wait.
+-- If DEL deletes two keys, there was a queue, so clients wait.
 if redis.call('DEL', KEYS[1], KEYS[2]) == 2 then
-  -- Errors are ignored, because waiters poll.
+  -- An error only delays the waiters, which poll.
   redis.pcall('PUBLISH', ARGV[3], ARGV[4])
 end
 return 1

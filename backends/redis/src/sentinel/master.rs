@@ -1,4 +1,4 @@
-//! Discovery of the master through Sentinels: the latest election in a majority's replies counts.
+//! Discovery of the master through Sentinels: the latest election in their replies counts.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -131,7 +131,7 @@ impl<'c> Sentinels<'c> {
 
     pub(super) fn ask_all(self) -> JoinSet<(String, Result<Master>)> {
         let mut asked = JoinSet::new();
-        // Keep half of the limit for a second query.
+        // Half of the limit, so that a second query is possible.
         let limit = self.limit / 2;
         for sentinel in self.sentinels {
             let (sentinel, name) = (sentinel.clone(), self.name.to_owned());
@@ -154,7 +154,7 @@ impl<'c> Sentinels<'c> {
 fn unnamed(failures: &[Error]) -> Error {
     let kinds = failures.iter().map(Error::kind);
     let kind = kinds.max_by_key(|kind| match kind {
-        // Prefer this: a Sentinel without this master has accepted the login, so the name is wrong.
+        // Report this first: the Sentinel accepted the login, but doesn't know the master's name.
         ErrorKind::InvalidConfig => 2,
         ErrorKind::Unavailable => 0,
         _ => 1,
@@ -168,21 +168,20 @@ fn is_majority(named: &[Master], sentinels: usize) -> bool {
     named.len() > sentinels / 2
 }
 
-/// Returns whether a majority of Sentinels has named a master, and the newest election isn't older
-/// than `latest`. If this is still false after the last reply, the caller uses all replies, because
-/// reset Sentinels count elections from zero.
+/// Returns whether no more replies are needed: a majority has named a master, in the election
+/// `latest` or a later one. If all replies aren't enough, the caller still uses them, because reset
+/// Sentinels count elections from zero.
 fn are_enough(named: &[Master], sentinels: usize, latest: u64) -> bool {
     is_majority(named, sentinels) && named.iter().any(|master| master.epoch >= latest)
 }
 
-/// Records the epoch of a master's election. Returns false if a concurrent lookup has recorded a
-/// later one. `before` is the recorded epoch at the lookup's start.
+/// Records the epoch of a master's election. Returns false if that master is outdated. `before` is
+/// the recorded epoch at the lookup's start.
 fn record_election(latest: &AtomicU64, before: u64, epoch: u64, is_majority: bool) -> bool {
     if epoch >= before {
         return latest.fetch_max(epoch, Ordering::AcqRel) <= epoch;
     }
-    // An epoch below `before` comes from reset Sentinels, or from a minority that missed a
-    // failover, which doesn't count.
+    // A majority with an epoch below `before` was reset, but a minority may have missed a failover.
     is_majority && {
         let exchanged = latest.compare_exchange(before, epoch, Ordering::AcqRel, Ordering::Acquire);
         exchanged.map_or_else(|present| present <= epoch, |_| true)

@@ -68,8 +68,8 @@ async fn a_batch_is_renewed_hold_by_hold() {
 #[tokio::test]
 async fn a_counter_of_a_held_lock_is_kept_once_a_day() {
     let (server, redis) = server_and_client().await;
-    // The token's first byte determines the daily period in which renewals extend the counter's
-    // expiry. Of 256 first bytes, one or two are in this period now.
+    // A renewal extends the counter's expiry only in a daily period, which the token's first byte
+    // selects. The present period belongs to one or two of 256 bytes.
     let ttl = Duration::from_secs(24 * 60 * 60 / 256 + 10);
     let claim = |byte| {
         let mut token = *Token::random().as_bytes();
@@ -133,7 +133,7 @@ async fn fences_grow_after_a_reconnect_to_older_data() {
         released(&redis, &claim, ReleaseMode::Plain).await;
         granted.fence
     };
-    // Several rounds, because a round of over a second proves nothing: the clock raises the fence.
+    // Several rounds: in one of over a second, the clock raises the fence, which proves nothing.
     for _ in 0..5 {
         for _ in 0..3 {
             let fence = pair().await;
@@ -161,7 +161,7 @@ async fn counter_lives_as_long_as_it_is_needed() {
     let left = |name: &str| -> i64 {
         server.command(&["PTTL", &format!("lockwright:{{{name}}}:fence")]).unwrap()
     };
-    // The clock reaches the counter in about 100 years.
+    // The counter below must last until the clock reaches it, in about 100 years.
     const CENTURY: i64 = 100 * 52 * WEEK;
     // The fast path serves only TTLs of up to a day.
     for (name, ttl) in [("a", MONTH / 300), ("e", MONTH)] {
@@ -198,7 +198,7 @@ async fn a_denied_grant_counts_no_fence() {
     }
 }
 
-/// The counter has a mark, so the script must undo the fast acquire. The user may not run `DEL`.
+/// The counter has a mark, so the script must undo its `SET` without `DEL`, which is denied.
 #[tokio::test]
 async fn a_refused_acquire_leaves_no_hold_without_the_permission_to_delete() {
     let (server, redis) = server_and_client().await;
@@ -210,8 +210,8 @@ async fn a_refused_acquire_leaves_no_hold_without_the_permission_to_delete() {
     grant(&redis, &claim("a")).await;
 }
 
-/// The counter `42` with a mark is as long as a usual counter. The release must still find the
-/// mark.
+/// With its mark, the counter `42` is as long as a usual one without a mark. The release must find
+/// the mark.
 #[tokio::test]
 async fn release_with_a_short_counter_serves_the_waiter() {
     let (server, redis) = server_and_client().await;

@@ -74,8 +74,8 @@ async fn silent_waiters_in_a_row_cost_one_offer_each() {
     guard.release().await.unwrap();
 }
 
-/// The client whose release made the offer dies before the offer lapses. The waiters must not wait
-/// for the long TTL of the released hold, which their last replies show.
+/// The client whose release made the offer dies before the offer lapses. The waiters must wait only
+/// for the offer, although their last replies show the released hold's long TTL.
 #[tokio::test(flavor = "multi_thread")]
 async fn dead_releaser_of_a_long_hold_costs_one_offer() {
     const OFFER: Duration = Duration::from_secs(2);

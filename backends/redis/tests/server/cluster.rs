@@ -25,7 +25,7 @@ pub(crate) fn names_of_all_masters(cluster: &Cluster) -> [String; 3] {
     })
 }
 
-/// Returns the token of the hold on the master's replica.
+/// Returns the holder's token that the master's replica has stored.
 pub(crate) fn token_on_replica(cluster: &Cluster, master: usize, key: &str) -> Option<String> {
     let replica = &cluster.nodes[cluster.replica_of(master).unwrap()];
     let mut connection = replica.connection().unwrap();
@@ -106,7 +106,7 @@ async fn a_node_with_a_view_of_its_own_is_not_trusted() {
 async fn all_nodes_are_reached_as_the_first_ones_are() {
     let servers = testbed::Redis::options().tls().user("locks", "a/b", "~* &* +@all");
     let cluster = block_in_place(|| Cluster::options().servers(servers).start()).unwrap();
-    // The client uses the login and authority of the URL for all nodes.
+    // The client uses the URL's login and CA for all nodes.
     let (node, authority) = (&cluster.nodes[0], cluster.nodes[0].authority());
     let url = node.url().replace("rediss://", "rediss+cluster://");
     let redis = connect(&format!("{url}?ca={}", authority.display())).await;
@@ -177,7 +177,7 @@ async fn a_frozen_master_holds_up_no_renewals_of_others() {
 #[tokio::test(flavor = "multi_thread")]
 async fn callers_share_the_search_for_nodes_that_are_all_silent() {
     let cluster = block_in_place(Cluster::start).unwrap();
-    // With this response time-out, callers without a connection have time to search for a node.
+    // The response time-out is long enough for a caller to search for a node first.
     let config = Config::new(&cluster.url()).unwrap();
     let config = config.response_timeout(5 * QUICK).connect_timeout(QUICK);
     let redis = Arc::new(config.connect().await.unwrap());

@@ -35,7 +35,6 @@ pub(crate) fn exists(server: &testbed::Redis, key: &str) -> bool {
     server.command(&["EXISTS", key]).unwrap()
 }
 
-/// Returns how often each command was called.
 pub(crate) fn call_counts(server: &testbed::Redis) -> BTreeMap<String, u64> {
     let stats: String = server.command(&["INFO", "commandstats"]).unwrap();
     let counts = stats.lines().filter_map(|line| {
@@ -50,7 +49,7 @@ pub(crate) fn count_calls(server: &testbed::Redis, commands: &[&str]) -> u64 {
     commands.iter().filter_map(|command| counts.get(*command)).sum()
 }
 
-/// Returns the URL with the new user's login.
+/// Creates a user. Returns the URL with the login.
 pub(crate) fn user(server: &testbed::Redis, name: &str, password: &str, rules: &str) -> String {
     let with_password = format!(">{password}");
     let mut command = vec!["ACL", "SETUSER", name, "reset", "on", &with_password];

@@ -106,7 +106,7 @@ async fn present_holder_can_be_broken_without_a_token() {
     assert!(exists(&server, "a"));
 }
 
-/// The readers' marker is deleted. After the exclusive hold's break, the old reader must not hold.
+/// Deleting the readers' marker ends their holds. The next holder's break must not revive those.
 #[tokio::test]
 async fn a_break_does_not_revive_readers() {
     let (server, redis) = server_and_client().await;

@@ -391,7 +391,7 @@ async fn nothing_is_left_of_readers_that_died() {
     granted_soon(&redis, &held, FOR_EVER).await;
     assert_eq!(records(), [waits.token.to_string()]);
     redis.release(&waits, ReleaseMode::Plain).await.unwrap();
-    // Without a queue, the next waiter deletes all records of a lock that isn't shared.
+    // The first waiter of an exclusive lock deletes all old records.
     server.command::<i64>(&["HSET", meta, &dies.token.to_string(), "s 1 1 host:1"]).unwrap();
     busy(&redis, &waits, FOR_EVER).await;
     assert_eq!(records(), [waits.token.to_string()]);
@@ -442,7 +442,7 @@ async fn holders_without_a_record_are_described() {
         let busy = busy(&redis, &Claim { mode: all, ..claim("a") }, Wait::No).await;
         let holder = busy.holder.unwrap();
         assert_eq!((holder.token, holder.mode), (Some(held.token), mode));
-        // A holder without a record may have all permits.
+        // A holder without a record may have all permits, so no more are granted.
         let one_more = Claim { mode, ..claim("a") };
         let attempt = redis.try_acquire(&one_more).await.unwrap();
         let is_granted = matches!(attempt, AcquireOutcome::Granted(_));

@@ -59,7 +59,7 @@ async fn a_hold_outlives_every_step_of_a_move_and_can_be_released_at_each() {
         match step {
             0 => {}
             1 => moving = Some(begin(&cluster, "s")),
-            // Move a lock without its companion keys, and a companion without its lock.
+            // Move a lock's key without its fence, and a fence without its lock's key.
             2 => {
                 let keys = [lock_of(2), &fence(3)];
                 move_some(&cluster, moving.as_ref().unwrap(), &keys);

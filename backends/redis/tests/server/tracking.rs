@@ -186,8 +186,8 @@ async fn it_works_in_a_cluster_and_when_slots_are_moved() {
     cluster.nodes[2].command::<()>(&["FLUSHALL"]).unwrap();
     assert_eq!(next(&mut told).await, Event::AtRisk(claims[2].token));
 
-    // The old node reports the key as changed when it moves, but the hold continues. During the
-    // move, the key isn't tracked.
+    // When the key moves, the old node reports a change, which must cause no event. Until the move
+    // ends, the key isn't tracked.
     let to = 1;
     let before = tracked(&cluster.nodes[to]);
     let moving = cluster.begin_move(&names[0], to).unwrap();

@@ -80,10 +80,10 @@ struct Round {
     node_votes: Requests<Report>,
     begun: Instant,
     limit: Duration,
-    /// Each vote has its node's recorded fence.
+    /// By node. A vote's fence is the last that the node has recorded.
     answers: Vec<Option<Answer>>,
     afterwards: NodeErrors,
-    /// Nodes on which the vote's release was tried.
+    /// Nodes on which the vote's release was tried; `given_back` has those that confirmed it.
     release_tried: Nodes,
     given_back: Nodes,
     timed_out: bool,

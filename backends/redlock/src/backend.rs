@@ -21,8 +21,8 @@ use crate::{SHORTEST_TTL, acquire, doctor, operator, profile, release, renew};
 
 /// Locks on a quorum of independent nodes.
 ///
-/// Background tasks run on the tokio runtime in which the value was created, and still retry
-/// pending releases after its drop.
+/// Background tasks run on the tokio runtime in which the value was created. After its drop, they
+/// still retry pending releases.
 #[derive(Debug)]
 pub struct Redlock {
     pub(crate) fleet: Arc<Fleet>,
@@ -71,8 +71,8 @@ impl Redlock {
         if claim.mode != Mode::Exclusive {
             return Err(Error::unsupported(&format!("the mode {}", claim.mode), &self.profile));
         }
-        // A node that lost its data votes again after the largest TTL, when longer holds may still
-        // exist.
+        // A node that lost its data votes again after the largest TTL, so a longer hold could get a
+        // second holder.
         if !self.profile.ttl.contains(&claim.ttl) {
             return Err(invalid(format!(
                 "a TTL of {:?} is not within {:?} and the fleet's largest TTL, {:?}",

@@ -22,7 +22,7 @@ pub(crate) enum Verdict {
     Granted(Fence),
     Failed,
     /// The round was dropped, or failed although the token holds the lock. The token's next release
-    /// or acquire settles its votes.
+    /// or acquire settles the votes.
     Abandoned,
 }
 
@@ -37,7 +37,7 @@ pub(crate) enum Answer {
 #[derive(Debug)]
 pub(crate) enum Report {
     Answer(Answer),
-    /// `true`: the fence was recorded. `false`: the token no longer holds on the node.
+    /// `true`: the fence was recorded. `false`: the token no longer holds the lock there.
     Noted(Result<bool, Error>),
     /// `true`: the vote was released. `false`: its release is pending.
     GivenBack(bool),
@@ -159,8 +159,7 @@ impl NodeVote {
                 let late = "the time for this round ended before the request was sent";
                 return Err(Error::unavailable(late));
             }
-            // Send nothing after the verdict: the round releases only on nodes that were asked
-            // before it.
+            // Send nothing after the verdict, because the round wouldn't release this vote.
             let is_open = *lock(&self.request.verdict) == Verdict::Open;
             let Some(before) = is_open.then(|| token_state.record_request(self.at)).flatten()
             else {
@@ -204,8 +203,8 @@ impl NodeVote {
         }
     }
 
-    /// Waits until the round has failed and its time limit has passed. After a timely reply, the
-    /// release needs no tombstone.
+    /// Waits until the round has failed and its time limit has passed. If the node replies before,
+    /// the release needs no tombstone.
     async fn failed_and_overdue(&self) {
         if self.decided().await != Verdict::Failed {
             return std::future::pending().await;
@@ -253,8 +252,8 @@ impl NodeVote {
 
     async fn give_back(&self) -> bool {
         let VoteRequest { fleet, claim, token_state, .. } = &*self.request;
-        // A request of this or an earlier round may still take effect, unless the release leaves
-        // a tombstone.
+        // If a request of this or an earlier round may still take effect, the release leaves a
+        // tombstone.
         let in_doubt = self.raise_is_unanswered || token_state.in_doubt().contains(self.at);
         let release_mode = if in_doubt { ReleaseMode::Reconcile } else { ReleaseMode::Plain };
         let ended = fleet.release_at(self.at, claim, release_mode, Some(token_state)).await;

@@ -183,7 +183,7 @@ async fn break_one(
     })?;
     let silent = fleet.nodes.len() - answers.len();
     if done + silent < fleet.quorum {
-        // The broken votes belong to a failed claim, or to a release in progress.
+        // No hold had a quorum: the broken votes are of a failed claim or a release in progress.
         return Ok(Broken::NotHeld);
     }
     answers.into_iter().map(Ok).try_fold(Broken::NotHeld, Broken::and)

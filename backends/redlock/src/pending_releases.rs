@@ -30,8 +30,7 @@ struct PendingRelease {
     claim: Claim,
     release_mode: ReleaseMode,
     until: BootInstant,
-    /// Kept alive, so that `NodeLock::is_closed` stays set, and prevents new votes, which the
-    /// release would revoke.
+    /// Keeps `NodeLock::is_closed` set, because the release would revoke any new vote.
     token_state: Option<Arc<TokenState>>,
 }
 
@@ -65,9 +64,9 @@ impl NodeReleases {
 }
 
 impl Fleet {
-    /// Releases a claim on one node. Without a reply, the release becomes pending. A claim with a
-    /// `token_state` may be requested again, and a late release could end its newer hold. Its
-    /// pending release therefore leaves a tombstone.
+    /// Releases a claim on one node. Without a reply, the release becomes pending. With a
+    /// `token_state`, the claim may be requested again, so the pending release leaves a tombstone:
+    /// otherwise, it could end the newer hold.
     pub(crate) async fn release_at(
         self: &Arc<Self>,
         at: usize,

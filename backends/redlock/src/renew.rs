@@ -1,5 +1,5 @@
 //! Renews holds with one request per node and batch. A node that lacks a hold gets it again (a
-//! *repair*) only after a quorum renewed the hold, because a repair could revive a lost hold.
+//! *repair*) only after a quorum renewed the hold: an earlier repair could revive a lost hold.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,7 +57,7 @@ struct Count {
 }
 
 impl Count {
-    /// Repairs nodes that lack a renewed hold. Late replies may show more of these nodes.
+    /// Repairs nodes that lack a renewed hold, also those that late replies show.
     async fn repair_all(mut self, token_states: Vec<Option<Arc<TokenState>>>) {
         for at in 0..self.fleet.nodes.len() {
             self.repair(at, &token_states);
@@ -225,7 +225,7 @@ impl Repair {
         if self.fleet.now() >= self.until {
             return Ok(Vote::Ended);
         }
-        // A released hold isn't repaired, because the release doesn't cover later requests.
+        // After a release, don't repair the hold, because no further release would end it.
         let Some(before) = token_state.record_request(self.at) else { return Ok(Vote::Ended) };
         let node = &self.fleet.nodes[self.at];
         let limit = Fleet::longest_wait(self.claim.ttl);

@@ -13,8 +13,8 @@ use crate::node::{No, Vote};
 
 const MOST_SPREAD: u32 = 32;
 
-/// The shortest round in the calculation of random pauses: clients that start within a shorter time
-/// may split the votes again.
+/// Shorter rounds count as this long, because after shorter random pauses, the clients would split
+/// the votes again.
 const SHORTEST_ROUND: Duration = Duration::from_millis(1);
 
 /// Poll interval while another library, which sends no wake-up, holds the lock.
@@ -29,7 +29,7 @@ impl Round {
         let indeterminate = self.is_a_repeat() || self.left_behind().count() >= quorum;
         let errors = (0..self.answers.len()).filter(|at| self.has_failed(*at)).count();
         if !indeterminate && errors <= spare && self.afterwards.iter().next().is_none() {
-            // The token was released or broken on some nodes, but a new token could get a quorum.
+            // Some nodes have released or broken the token. A new token could get a quorum.
             if ended > 0 && no + errors <= spare {
                 return Err(error(
                     ErrorKind::Lost(Reason::Gone),
@@ -37,8 +37,7 @@ impl Round {
                      again; use a new request",
                 ));
             }
-            // If no node reported a holder, the missing votes came too late, and the name may be
-            // free.
+            // Without a reported holder, votes only came too late, and the name may be free.
             if no > 0 {
                 return Ok(AcquireOutcome::Busy(self.busy(yes)));
             }

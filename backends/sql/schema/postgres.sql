@@ -47,8 +47,8 @@ CREATE INDEX IF NOT EXISTS {prefix}_tombstone_until ON {tombstone} (until);
 -- `semaphore of N`, and their latest expiry. Clients lock that row before they change a holder's
 -- row here.
 --
--- A row with the mode `exclusive` records a waiting writer. It keeps new readers out until it
--- expires or a grant changes the name's fence.
+-- A row with the mode `exclusive` records a waiting writer, who keeps new readers out until
+-- the row expires or a grant changes the name's fence.
 CREATE TABLE IF NOT EXISTS {shared_holder} (
     name     text COLLATE "C" NOT NULL,
     token    text COLLATE "C" NOT NULL,

@@ -53,8 +53,8 @@ CREATE TABLE lockwright_tombstone (
 -- While a name has readers or permit holders, its row in lockwright_lease has the token `readers`
 -- or `semaphore of N`, and their latest expiry.
 --
--- A row with the mode `exclusive` records a waiting writer. It keeps new readers out until it
--- expires or a grant changes the name's fence.
+-- A row with the mode `exclusive` records a waiting writer, who keeps new readers out until
+-- the row expires or a grant changes the name's fence.
 CREATE TABLE lockwright_shared_holder (
     name       TEXT    NOT NULL COLLATE BINARY,
     token      TEXT    NOT NULL,

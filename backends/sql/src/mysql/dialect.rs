@@ -231,8 +231,7 @@ impl Dialect for MySql {
             changed |= affected > 0;
         });
         match fetched.await {
-            // The session had already ended. A `KILL` is always the last statement, so the error
-            // skips no other.
+            // The session had already ended. No statement is skipped: a `KILL` is always the last.
             Err(error) if number(&error) == Some(NO_SUCH_THREAD) => Ok(Vec::new()),
             Err(error @ sqlx::Error::Database(_)) if changed && done > 0 => {
                 Err(sqlx::Error::AnyDriverError(Box::new(Later(error))))

@@ -31,8 +31,8 @@ pub(super) const MARK: &str = "current_setting('lockwright.mark', true)";
 
 pub(crate) struct Connection {
     pub(super) driver: PgConnection,
-    /// Behind a pooler: SQL that sets each request's time limits. Statements aren't prepared,
-    /// because sessions change.
+    /// SQL that sets each request's time limits behind a pooler. There, statements aren't prepared,
+    /// because the pooler changes sessions.
     limits: Option<String>,
 }
 

@@ -27,8 +27,7 @@ pub(crate) struct MySqlSession {
     id: SessionId,
     over: bool,
     /// The session's `wait_timeout` and `lock_wait_timeout`, in seconds. `None` if the next claim
-    /// must set them: then the `wait_timeout` is 60, or an unsuccessful wait for a row has left its
-    /// own.
+    /// must set them, because they are those of an idle session or an unsuccessful wait for a row.
     timeouts: Option<(i64, i64)>,
     /// True after the first release. From then on, a statement sent alone is prepared, and the mode
     /// `row` has `autocommit = 0`.
@@ -147,7 +146,7 @@ impl MySqlSession {
         // transaction itself.
         let is_row_wait = slice.is_some() && common.kind == Kind::Row;
         let sets_itself = is_row_wait && (claim.mode == Mode::Shared || self.waits_for_readers);
-        // A reader waits at the barrier and for the row, for up to a slice each, so `KILL QUERY`
+        // A reader may wait for a slice at the barrier, and for another at the row. So `KILL QUERY`
         // ends even long waits.
         let is_cut =
             |slice: &Duration| claim.mode == Mode::Shared || *slice < Duration::from_secs(1);
@@ -382,8 +381,8 @@ impl Session for MySqlSession {
             {
                 return Ok(vec![Kept::Unsure; claims.len()]);
             }
-            // Not in the mode `row`, where the error may have rolled back the transaction and so
-            // ended the lock.
+            // Only in the mode `session`: in the mode `row`, the error may have rolled back the
+            // transaction, which ends the lock.
             Err(error)
                 if self.common.kind == Kind::Session
                     && number(&error).is_some_and(|number| !is_the_end(number)) =>

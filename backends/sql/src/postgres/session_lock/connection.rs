@@ -65,7 +65,7 @@ impl PgSession {
         let begun = Instant::now();
         let (weak_pool, shared) = (Arc::downgrade(&common.pool), common.pool.shared_dialect());
         let opening = async move {
-            // The opening isn't limited, so that its session is known.
+            // The limit is long, so that even an abandoned opening finds the session to end.
             let pool = shared.single_connection_pool(Duration::from_secs(3_600));
             let mut listener = tokio::select! {
                 biased;

@@ -95,8 +95,8 @@ impl Configuration {
 
     pub(crate) fn ttl(self) -> Duration {
         match self {
-            // 2 s is etcd's shortest TTL. For the others, 1 s is short: MySQL counts idle time in
-            // seconds, and clients of Sentinels and of a Cluster must find the master.
+            // etcd's shortest TTL is 2 s. For the others, 1 s is too short: MySQL counts idle time
+            // in seconds, and clients of Sentinels and of a Cluster must find the master.
             Etcd | MysqlSession | MysqlRow | RedisSentinel | RedisCluster => Duration::from_secs(2),
             _ => Duration::from_secs(1),
         }

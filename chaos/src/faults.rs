@@ -119,7 +119,7 @@ impl Fault {
         let by_connection = configuration.holds_by_connection();
         match self {
             ClientKilled => survives(Promised::ClientCrash),
-            // A suspended or blocked client ends its holds by its own clock.
+            // A suspended or blocked client ends its holds by its own clock, so exclusion is kept.
             ClientStopped | RowLocked | TableLocked => Promise::KEPT,
             // In Sentinel and Cluster, the other servers may replace a frozen master.
             ServerFrozen | DiskSlow => match configuration {

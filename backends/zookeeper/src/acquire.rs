@@ -19,8 +19,8 @@ use crate::shared::{Node, Place, Shared};
 use crate::value::Value;
 use crate::wakeup::{POLL, watch};
 
-/// The number of attempts to create a node. An attempt fails if the servers remove the empty parent
-/// first.
+/// The number of attempts to create a node. An attempt fails if the servers have removed the empty
+/// parent.
 const PARENT_TRIES: usize = 10;
 
 const FENCE_TRIES: usize = 10;
@@ -33,7 +33,7 @@ pub(crate) async fn acquire(
     let begun = shared.clock.now();
     let mut session = None;
     let mut answer = attempt(shared, claim, wait, begun, &mut session).await;
-    // If the session has ended, or is unfit and doesn't have the claim, retry in a new session.
+    // Retry in a new session if this one has ended, or is unfit and the claim isn't registered.
     if answer.is_err() && session.take().is_some_and(|session| is_stale(shared, claim, &session)) {
         answer = attempt(shared, claim, wait, begun, &mut session).await;
     }
@@ -41,8 +41,8 @@ pub(crate) async fn acquire(
 }
 
 /// Sends the claim in its registered session if that is open, otherwise in the session for its TTL.
-/// Stores the session in `used` for a retry, but not for a held claim, whose hold ends with the
-/// session.
+/// Stores the session in `used`, unless the claim is held: a hold ends with its session, so a retry
+/// can't help.
 async fn attempt(
     shared: &Arc<Shared>,
     claim: &Claim,
@@ -364,8 +364,8 @@ impl Acquire<'_> {
         self.shared.registry.place(self.claim).is_some_and(|place| place.is_held)
     }
 
-    /// Leaves a queue whose sequence numbers are used up. Removes the queue's node if it is empty,
-    /// because a new queue counts from zero.
+    /// Leaves a queue whose sequence numbers are used up. Removes the queue's node if the queue is
+    /// empty, because a new node counts from zero.
     async fn restart_numbers(&self, own: Node) -> Result<AcquireOutcome> {
         let client = &self.session.client;
         let (removing, emptied) =
@@ -408,8 +408,8 @@ impl Acquire<'_> {
                 let (is_held, session) = (place.is_held || is_held, Arc::clone(&place.session));
                 let place = Place { node: Some(own.clone()), is_held, ..place };
                 shared.registry.enter(claim, place, end);
-                // If the session ended before `enter`, `give_up` missed this hold, so report its
-                // loss.
+                // If the session ended before `enter`, `give_up` missed this hold, so report the
+                // loss here.
                 if is_held && session.is_over() {
                     shared.registry.leave(claim);
                     return Err(lost(Reason::SessionEnded));

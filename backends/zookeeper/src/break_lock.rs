@@ -36,7 +36,7 @@ pub(crate) async fn break_lock(
     Ok(broken)
 }
 
-/// Node names are unique, so this breaks no later hold.
+/// Breaks the hold `seen`, and no later one, because node names are unique.
 async fn break_one(
     shared: &Shared,
     session: &Session,
@@ -61,8 +61,8 @@ async fn break_one(
                            renewing; free the lock at once instead";
             return Err(error(ErrorKind::Conflict, message));
         };
-        // A dead client's node is removed with its session, up to a tick after the session's
-        // timeout. For a fixed hold, that timeout exceeds the TTL by `SPARE_TICKS`.
+        // A dead client's node ends with the session, up to a tick after the session's timeout.
+        // For a fixed hold, that timeout exceeds the TTL by `SPARE_TICKS`.
         let left = value.ttl() + shared.limits.tick * (SPARE_TICKS + 1);
         value.broken = Some(note.to_owned());
         let marking = session.client.set_data(&held.path, &value.bytes(), Some(held.stat.version));
@@ -95,7 +95,7 @@ async fn free(session: &Session, queue_path: &str, held: &Held, note: &str) -> R
                 Ok(_) => return Ok(true),
                 Err(Failure::Response(zk::Error::NoNode)) => return Ok(false),
                 Err(Failure::Response(zk::Error::BadVersion)) => {}
-                // The user may not write to the parent, so delete the node without a note.
+                // The parent can't be written by this user, so delete the node without a note.
                 Err(Failure::Response(zk::Error::NoAuth)) => break,
                 Err(failure) => return Err(failure.error(Effect::Changes)),
             }

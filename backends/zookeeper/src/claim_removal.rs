@@ -48,8 +48,8 @@ impl Shared {
         }
     }
 
-    /// Removes overdue claims. They stay registered until their nodes are gone, so that a repeated
-    /// acquire is rejected instead of granted.
+    /// Removes overdue claims. The claims stay registered until their nodes are gone, so that a
+    /// repeated acquire is rejected instead of granted.
     fn remove_overdue(self: &Arc<Self>) {
         self.remove(self.registry.mark_overdue(|place| place.is_overdue = true));
     }
@@ -67,7 +67,7 @@ impl Shared {
             let removed = match &place.node {
                 Some(node) => {
                     // No time limit: after an outage, the client library still sends each request,
-                    // so a retry would only add another.
+                    // so a retry would only add a second deletion.
                     let removal = session.client.delete(&node.path, None).await;
                     deleted(removal.map_err(Failure::Response)).map(drop)
                 }
@@ -98,8 +98,8 @@ pub(crate) async fn remove_by_token(
     Ok(any)
 }
 
-/// Removes an overdue claim's nodes of this session. Nodes of other sessions stay, because the
-/// caller may have acquired the claim again in another session.
+/// Removes an overdue claim's nodes that this session created. Nodes of other sessions stay,
+/// because the caller may have acquired the claim again in another session.
 async fn remove_of_session(session: &Arc<Session>, queue_path: &str, token: Token) -> Result<()> {
     for path in nodes(session, queue_path, token).await? {
         let stat = session.read(|| session.client.check_stat(&path)).await;

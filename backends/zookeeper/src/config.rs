@@ -8,7 +8,7 @@ use crate::url::{self, Contents, MAX_TIMEOUT};
 
 /// Settings of a connection to ZooKeeper.
 ///
-/// [The crate's page](crate#connecting) describes the URL. Special characters in a URL must be
+/// [The crate's page](crate#connecting) describes the URL. Special characters must be
 /// percent-encoded.
 ///
 /// ```no_run

@@ -5,7 +5,7 @@ use zookeeper_client as zk;
 
 pub(crate) const BACKEND: &str = "zookeeper";
 
-/// The server's error code, unknown to the client library, for ephemeral nodes of local sessions.
+/// The server's error code for an ephemeral node in a local session. The client library lacks it.
 const EPHEMERAL_ON_LOCAL_SESSION: i32 = -120;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -40,7 +40,7 @@ const TRIES: usize = 20;
 /// Stores the fence in the node at `path`, and returns the results of the operations.
 ///
 /// Concurrent readers share a fence, so each of them may write. `write` is called again after a
-/// concurrent write. It must not change the fence's node.
+/// concurrent write, and must not change the fence's node.
 ///
 /// # Errors
 /// Nothing was done, unless the error is `Indeterminate`.
@@ -89,7 +89,7 @@ async fn attempt(
 ) -> Result<Option<Vec<zk::MultiWriteResult>>> {
     let version = match client.get_data(path).await {
         Ok((data, stat)) => {
-            // Fences only increase, so even a lagging server's fence is enough to reject the write.
+            // Fences only increase, so even a lagging server's higher fence rejects the write.
             let highest = read(&data).ok_or_else(|| {
                 let message = "the data of the fence's node isn't a fence; use a node that no \
                                other program writes to";

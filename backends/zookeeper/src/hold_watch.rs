@@ -25,7 +25,7 @@ pub(crate) struct HoldWatch(Mutex<State>);
 #[derive(Default)]
 struct State {
     active: Option<ActiveWatch>,
-    /// A permit for each byte of the path, declared last to outlast the watch.
+    /// A permit for each byte of the path. Declared last, so that the watch is dropped first.
     reserved: Option<OwnedSemaphorePermit>,
 }
 
@@ -34,7 +34,7 @@ struct ActiveWatch {
     changed: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
-/// Returns `None` if the session already watches too many bytes of paths.
+/// Reserves bytes of a watched path. Returns `None` if the session has too few left.
 pub(crate) fn reserve(bytes_left: &Arc<Semaphore>, bytes: usize) -> Option<OwnedSemaphorePermit> {
     Arc::clone(bytes_left).try_acquire_many_owned(u32::try_from(bytes).ok()?).ok()
 }

@@ -118,7 +118,7 @@ impl Config {
     /// Connects, and finds out which session timeouts the servers grant.
     ///
     /// # Errors
-    /// The same errors as [`ZooKeeper::connect`].
+    /// As [`ZooKeeper::connect`].
     pub async fn connect(self) -> Result<ZooKeeper> {
         let config = self.checked()?;
         let runtime = Handle::try_current().map_err(|cause| {

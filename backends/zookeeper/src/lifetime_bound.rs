@@ -26,7 +26,7 @@ pub(crate) struct LifetimeBound {
 }
 
 impl LifetimeBound {
-    /// Starts the bound at `created`, before the session's commit, from which the leader counts.
+    /// Starts the bound at `created`. The leader counts from the session's commit, which is later.
     pub(crate) fn new(created: BootInstant, tick: Duration) -> Self {
         Self { tick, bound: created, unconfirmed: VecDeque::new() }
     }

@@ -19,7 +19,7 @@ const ONE_SERVER: Duration = Duration::from_secs(2);
 pub(crate) struct Limits {
     pub(crate) shortest: Duration,
     pub(crate) longest: Duration,
-    /// The assumed tick, possibly more than the servers'.
+    /// The assumed tick, possibly longer than the servers' tick.
     pub(crate) tick: Duration,
 }
 
@@ -66,7 +66,7 @@ async fn shortest(config: &Config) -> Result<(Duration, Duration)> {
     loop {
         match connect(config, asked).await {
             Ok(session) => return Ok((asked, session.session_timeout())),
-            // On a slow network, only a longer session can be created.
+            // On a slow network, a short session expires before it is created, so try a longer one.
             Err(cause) if asked / 2 >= config.connect_timeout => return Err(cause),
             Err(_) => asked = (asked * 2).min(MAX_TIMEOUT),
         }

@@ -29,8 +29,8 @@ enum Tried {
     Serves,
 }
 
-/// Returns an error if all servers refuse connections. Otherwise never returns, because the caller
-/// awaits a connection at the same time.
+/// Returns an error if all servers refuse connections. Otherwise never returns, so that the caller
+/// keeps waiting for its connection.
 pub(crate) async fn unreachable_error(config: &Config) -> Error {
     // Try twice, because a server may be restarting.
     for _ in 0..2 {

@@ -15,7 +15,8 @@ pub(crate) fn maybe_indeterminate(shared: &Shared, claim: &Claim, cause: Error) 
     error(ErrorKind::Indeterminate, what).with_source(cause)
 }
 
-/// Returns the claim's place, even that of a waiting claim whose session is over.
+/// Returns the claim's place. A waiting claim keeps its place after its session's end, but a hold
+/// is lost.
 pub(crate) fn registered_place(shared: &Shared, claim: &Claim) -> Result<Option<Place>> {
     if let Some(reason) = shared.ended_claims.reason(claim) {
         return Err(lost(reason));

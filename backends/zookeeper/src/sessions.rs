@@ -132,7 +132,7 @@ impl Sessions {
         self.each(|slot| {
             slot.session.take_if(|session| session.idle() > after && !is_used(session));
         });
-        // A second reference shows that a caller is about to use the slot.
+        // Keep a slot with a second reference, because a caller is about to use it.
         let is_empty = |slot: &Slot| slot.try_lock().is_ok_and(|slot| slot.session.is_none());
         lock(&self.slots).retain(|_, slot| Arc::strong_count(slot) > 1 || !is_empty(slot));
     }

@@ -1,7 +1,7 @@
 //! Detection of servers that shorten a session's timeout.
 //!
-//! When a session moves to another server, that server may reduce the timeout to its own limit. The
-//! client library doesn't report the new timeout.
+//! A server to which a session moves may reduce the timeout to its own limit. The client library
+//! doesn't report this.
 //!
 //! So after each reconnect, the client opens other sessions to find out which timeouts the servers
 //! grant. If the connection breaks during this check, all servers must be checked, because any may

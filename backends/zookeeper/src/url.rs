@@ -86,7 +86,7 @@ fn login(login: &str) -> Result<String, String> {
 }
 
 fn hosts(text: &str, has_login: bool, secured: bool) -> Result<Vec<String>, String> {
-    // Servers have no usual port for TLS.
+    // TLS has no default port, so the URL must have one.
     let default_port = (!secured).then_some(PORT);
     let hosts = url::hosts(text, default_port, has_login)?;
     Ok(hosts.into_iter().map(|(name, port)| format!("{name}:{port}")).collect())

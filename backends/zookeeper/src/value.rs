@@ -39,7 +39,7 @@ impl Value {
         serde_json::to_vec(self).expect("text and numbers are JSON")
     }
 
-    /// Returns at least the claim's TTL, because `ttl_ms` is rounded down.
+    /// Returns at least the claim's TTL: adds a millisecond, because `ttl_ms` is rounded down.
     pub(crate) fn ttl(&self) -> Duration {
         Duration::from_millis(self.ttl_ms.saturating_add(1))
     }
@@ -48,7 +48,7 @@ impl Value {
         value.and_then(|value| value.taken).map_or(own, Fence::new)
     }
 
-    /// Without a value, the node is another program's.
+    /// Without a value, the node belongs to another program.
     pub(crate) fn holder(value: Option<Self>, mode: Mode, own: Fence) -> Holder {
         let mut holder = Holder::new(value.as_ref().map(|value| value.token));
         holder.mode = mode;

@@ -7,7 +7,7 @@ use crate::support::postgres as server;
 
 sessions::tests_in!(session, row);
 
-/// At every isolation level, each statement must see what other clients have committed.
+/// At every default isolation level, each statement must see what other clients have committed.
 #[tokio::test(flavor = "multi_thread")]
 async fn another_isolation_level_spoils_nothing() {
     let (server, _) = leases::start().await;

@@ -64,7 +64,7 @@ async fn contend(
 }
 
 pub(crate) async fn writer_excludes_all_others(two: Two) {
-    // A writer weighs as much as all readers together.
+    // A writer weighs as much as eight readers, so no reader can hold the name next to it.
     let mode = |task, round| if (task + round) % 4 == 0 { Mode::Exclusive } else { Mode::Shared };
     contend(two, mode, |mode| if mode == Mode::Exclusive { 8 } else { 1 }, 8).await;
 }
@@ -77,8 +77,8 @@ pub(crate) async fn never_more_permits_than_there_are(two: Two) {
     contend(two, |task, round| permits(1 + (task + round) % 2), weight, OF).await;
 }
 
-/// The waiting writer precedes new readers even between the last reader's release and the writer's
-/// next poll.
+/// No new reader may precede the waiting writer, even between the last reader's release and the
+/// writer's next poll.
 pub(crate) async fn a_writer_that_waits_comes_next(Two(one, two): Two) {
     let (first, last) = (claim_as("x", Mode::Shared), claim_as("x", Mode::Shared));
     let (writer, late) = (claim("x"), claim_as("x", Mode::Shared));
@@ -129,8 +129,8 @@ pub(crate) async fn a_writer_that_gives_up_lets_readers_in(Two(one, two): Two) {
     assert_eq!(two.release(&writer, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::NotHeld);
 }
 
-/// A renewal or a repeated claim extends one hold beyond the expiry of the other. The name must
-/// stay locked until the later expiry.
+/// A renewal or a repeated claim extends one of two holds. The name must stay locked until the
+/// later expiry.
 pub(crate) async fn a_renewed_hold_keeps_others_out(Two(one, two): Two) {
     let ttl = Duration::from_secs(2);
     for (mode, other) in [(Mode::Shared, Mode::Exclusive), (permits(1), permits(OF))] {
@@ -155,8 +155,7 @@ pub(crate) async fn a_renewed_hold_keeps_others_out(Two(one, two): Two) {
     }
 }
 
-/// The name expires with its last holder, even if the holder with the longest TTL has released its
-/// hold.
+/// The name must become free when its last hold expires, even if a released hold had a longer TTL.
 pub(crate) async fn a_name_runs_out_with_the_last_of_them(Two(one, two): Two) {
     let ttl = Duration::from_secs(2);
     for (mode, other) in [(Mode::Shared, Mode::Exclusive), (permits(1), permits(OF))] {

@@ -13,8 +13,8 @@ fn reader() -> Claim {
     claim_as("x", Mode::Shared)
 }
 
-/// The writer waits in several statements, each of one TTL. No reader is granted between them,
-/// whether the reader polls or is queued behind the writer.
+/// The writer waits in several statements, each for one TTL. No reader is granted between two
+/// statements, whether the reader polls or is queued behind the writer.
 pub(super) async fn a_writer_that_waits_stays_ahead(Two(one, two): Two) {
     let slice = Duration::from_secs(2);
     let (first, late) = (reader(), reader());
@@ -37,7 +37,7 @@ pub(super) async fn a_writer_that_waits_stays_ahead(Two(one, two): Two) {
     release(&*one, &late).await;
 }
 
-/// After the writer's wait, its session stays open, but readers must be granted at once.
+/// After the writer gives up, its session stays open, but readers must be granted at once.
 pub(super) async fn a_writer_that_gives_up_lets_readers_in(Two(one, two): Two) {
     let (first, late, writer) = (reader(), reader(), claim("x"));
     grant(&*one, &first).await;
@@ -47,8 +47,8 @@ pub(super) async fn a_writer_that_gives_up_lets_readers_in(Two(one, two): Two) {
     release(&*one, &late).await;
 }
 
-/// If a claim that is repeated through another connection got two sessions, a release would end
-/// only one.
+/// A claim that is repeated through another client must not get a second session, because a release
+/// ends only one.
 pub(super) async fn one_session_reads_for_a_claim(Two(one, two): Two) {
     let held = reader();
     let fence = grant(&*one, &held).await.fence;
@@ -74,9 +74,9 @@ pub(super) async fn one_session_reads_for_a_claim(Two(one, two): Two) {
     }
 }
 
-/// Readers' renewals don't change the name's row, so the row becomes old. A sweep must nevertheless
-/// keep the row for its fence. A name's row may outlast its ended readers by one sweep, so the test
-/// sweeps twice.
+/// Readers' renewals don't update the name's row. A sweep must keep this old row, which has the
+/// readers' fence. A name's row may outlast its ended readers by one sweep, so the test sweeps
+/// twice.
 pub(super) async fn a_sweep_leaves_what_is_read(server: &Server, Two(one, two): Two) {
     let rows = |table: &str| count(server, &format!("SELECT count(*) FROM lockwright_{table}"));
     let age = || {
@@ -97,7 +97,7 @@ pub(super) async fn a_sweep_leaves_what_is_read(server: &Server, Two(one, two): 
     let second = reader();
     assert_eq!(grant(&*two, &second).await.fence, fence, "readers beside each other");
     release(&*two, &second).await;
-    // The other backend ends the reader's session, so the reader's client doesn't delete the row.
+    // `two` ends the reader's session, so the reader's own client doesn't delete the row.
     release(&*two, &stays).await;
     assert_eq!(rows("reader"), 1);
     age();

@@ -102,8 +102,8 @@ fn start_as_another_user(place: &Place) -> Process {
     let mut command = this_binary();
     if rustix::process::geteuid().is_root() {
         let program = place.folder().join("program");
-        // If this process wrote the copy, a child of another test might inherit the file, open for
-        // writing. Then it couldn't be run, so `install` writes it.
+        // `install` writes the copy. If this process wrote it, a child of another test might
+        // inherit the file open for writing, and the copy couldn't be run.
         let mut install = Command::new("install");
         install.args(["-m", "755"]).arg(std::env::current_exe().unwrap()).arg(&program);
         assert!(install.status().unwrap().success());
@@ -130,7 +130,7 @@ async fn a_file_or_folder_that_cannot_be_written() {
     other.go_on();
     assert_eq!(other.next_line(), r#"["not-writable", "not-writable"]"#);
     assert_eq!(other.next_line(), "Denied: locks.db");
-    // All users may write the file, but can't create its log.
+    // All users may write the file, but can't create its log in the folder.
     mode(&place.file(), 0o666);
     other.go_on();
     assert_eq!(other.next_line(), "Denied: folder");

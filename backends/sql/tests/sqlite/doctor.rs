@@ -23,7 +23,7 @@ async fn a_journal_mode_other_than_wal() {
     place.close(place.open().await).await;
     let mut raw = place.raw().await;
     sql(&mut raw, "PRAGMA journal_mode = DELETE").await;
-    // The raw connection reads, so the backend can't change the journal mode.
+    // While this transaction reads, the backend can't change the journal mode.
     sql(&mut raw, "BEGIN; SELECT * FROM lockwright_meta").await;
     let backend = place.open().await;
     assert_eq!(codes(&backend).await, ["journal-mode"]);

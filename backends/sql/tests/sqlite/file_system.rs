@@ -54,8 +54,8 @@ fn inside() {
         assert!(error.to_string().contains(part), "{error}");
     }
     assert!(!Path::new(&file).exists());
-    // With `file_system=any`, the backend accepts the path. SQLite then fails to create the file,
-    // because `serve` can't.
+    // With `file_system=any`, the backend accepts the path. SQLite then can't create the file,
+    // because `serve` rejects it.
     let url = format!("sqlite:{}?file_system=any", file.display());
     let error = runtime.block_on(Sqlite::connect(&url)).unwrap_err();
     assert!(!error.to_string().contains("other machines"), "{error}");

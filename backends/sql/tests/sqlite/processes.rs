@@ -62,8 +62,8 @@ async fn a_hold_of_another_boot_is_over() {
     let backend = place.open().await;
     let old = claim_for("x", LONG);
     let fence = grant(&backend, &old).await.fence;
-    // This request waits for the end of the backend's first sweep, which would delete the row that
-    // is changed below.
+    // The backend's first sweep would delete the row that is changed below. This request waits for
+    // the sweep's end.
     assert!(is_busy(&backend, &claim_for("x", LONG)).await);
     let mut raw = place.raw().await;
     sql(&mut raw, "UPDATE lockwright_lease SET boot = 'another', expires_ns = 9000000000000000000")

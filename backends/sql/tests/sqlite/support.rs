@@ -16,7 +16,7 @@ mod process;
 #[path = "../support/sqlite.rs"]
 mod sqlite;
 
-/// Sends `requests`, which share a transaction because an earlier request waits for the write lock.
+/// Sends `requests` while an earlier request waits for the write lock, so they share a transaction.
 pub(crate) async fn in_one_transaction<T>(
     place: &Place,
     backend: &Sqlite,

@@ -76,7 +76,7 @@ async fn a_release_in_the_same_transaction_is_not_lost() {
     let mut events = events(&backend);
     let held = hold(&backend, "x").await;
     let mine = claim_for("x", LONG);
-    // Only wake-ups after the answer count, so the earlier ones are discarded.
+    // Only wake-ups after the answer count, so forget the earlier ones.
     let asking = async {
         let attempt = backend.acquire(&mine, far()).await.unwrap();
         forget(&mut events);

@@ -55,7 +55,7 @@ pub(crate) async fn renew(backend: &dyn DistributedLock, claim: &Claim) -> Renew
     renewals.remove(0)
 }
 
-/// Acquires and releases a free name, which then has a row.
+/// Acquires and releases a free name, so that the name has a row.
 pub(crate) async fn acquire_and_release(backend: &dyn DistributedLock, of: &str) {
     release(backend, &hold(backend, of).await).await;
 }

@@ -95,7 +95,7 @@ pub(crate) fn with_application(options: Options) -> Server {
     server
 }
 
-/// A busy server may list the client's ended sessions for a moment, so an application retries.
+/// Asserts that an application can connect soon. A busy server may still count ended sessions.
 pub(crate) async fn application_connects(server: &Server) {
     let url = format!("{SCHEME}://application:application@{}/lockwright", server.address());
     within(ms(3_000), "a connection of an application", async || {

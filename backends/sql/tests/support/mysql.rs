@@ -33,7 +33,8 @@ pub(crate) fn set_floor(server: &Server, floor: u64) {
 
 fn raise_sequence(server: &Server, last: u64) {
     if count(server, "SELECT VERSION() LIKE '%MariaDB%'") == 1 {
-        // SETVAL can't lower the sequence. ALTER can, but waits for all holds of the mode `row`.
+        // SETVAL can't lower the sequence. ALTER can, but is the fallback, because it waits for all
+        // holds of the mode `row`.
         let set = format!("SELECT SETVAL(lockwright_hold_fence, {last})");
         if server.sql(&set).unwrap().trim() == "NULL" {
             let restart = format!("ALTER SEQUENCE lockwright_hold_fence RESTART {}", last + 1);
@@ -42,7 +43,7 @@ fn raise_sequence(server: &Server, last: u64) {
     }
 }
 
-/// Raises the last fence far above the server's time, and returns it.
+/// Raises the last fence far above the server's time, and returns the new fence.
 pub(crate) fn raise_last_fence(server: &Server, mode: &str) -> u64 {
     server.sql("UPDATE lockwright_hold SET fence = fence + 1000000000000000").unwrap();
     let last = format!(
@@ -70,7 +71,7 @@ pub(crate) fn options() -> Options {
     Server::options().semi_synchronous()
 }
 
-/// Sets whether commits wait for a replica, which doesn't exist.
+/// Sets whether commits wait for a replica. There is none, so these commits hang.
 pub(crate) fn wait_for_replica(server: &Server, wait: bool) {
     server.wait_for_replica(wait).unwrap();
 }
@@ -86,7 +87,7 @@ pub(crate) fn add_user(server: &Server, user: &str, password: &str) {
     server.sql(&format!("{grant} TO {user}@'%'")).unwrap();
 }
 
-/// Counts sessions with the mark of this token for the name `x`.
+/// Counts sessions with the token's mark for the name `x`.
 pub(crate) fn sessions_of(server: &Server, token: Token) -> usize {
     count(server, &format!("SELECT {} IS NOT NULL", session_of(token)))
 }
@@ -103,8 +104,8 @@ pub(crate) fn end_session_of(server: &Server, token: Token) {
     server.sql(&format!("KILL {}", session_of(token))).unwrap();
 }
 
-/// Counts sessions that wait for a lock, by the process list. InnoDB's view `innodb_trx` isn't
-/// refreshed while it is read continuously.
+/// Counts sessions that wait for a lock. Uses the process list, because InnoDB doesn't refresh its
+/// view `innodb_trx` while a client reads it continuously.
 pub(crate) fn queued(server: &Server) -> usize {
     running(server, "state = 'User lock' OR info LIKE 'SELECT name %FROM % FOR UPDATE'")
 }
@@ -133,7 +134,7 @@ pub(crate) fn key(name: &str) -> String {
     if as_it_is { format!("'{quoted}'") } else { format!("SHA2('{quoted}', 256)") }
 }
 
-/// Returns another program's SQL that locks a name in a session without a wait.
+/// Returns the SQL by which another program locks a name in a session without a wait.
 pub(crate) fn lock(name: &str) -> String {
     format!("SELECT GET_LOCK({}, 0) = 1", key(name))
 }

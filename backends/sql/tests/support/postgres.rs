@@ -75,7 +75,7 @@ pub(crate) fn add_user(server: &Server, user: &str, password: &str) {
     server.sql(&create).unwrap();
 }
 
-/// Counts sessions with this token's lock for the name `x`.
+/// Counts sessions with the token's lock for the name `x`.
 pub(crate) fn sessions_of(server: &Server, token: Token) -> usize {
     count(server, &format!("SELECT count(*) FROM ({}) AS sessions", session_sql(token)))
 }

@@ -13,7 +13,7 @@ const CA: &str = "ssl-ca";
 const CERT: &str = "ssl-cert";
 const KEY: &str = "ssl-key";
 
-/// A word of the error if the server accepts only TLS.
+/// A word of the error if the server rejects plain connections.
 const PLAIN_REFUSED: &str = "TLS";
 
 fn socket(server: &Server) -> String {

@@ -34,7 +34,7 @@ async fn without_its_table_it_says_what_to_do() {
     tx.execute("SELECT 1").await.expect("it can be used");
     tx.rollback().await.unwrap();
 
-    // A connected backend creates the table, and so does the printed schema.
+    // A connecting backend and the printed schema both create the table.
     drop(Backend::connect(&server.url()).await.unwrap());
     let mut tx = pool.begin().await.unwrap();
     check_fence(&mut tx, "a", Fence::new(5)).await.unwrap();

@@ -10,7 +10,7 @@ use crate::support::*;
 async fn a_transaction_has_it_until_its_commit_rollback_or_disconnect() {
     let (server, pool) = shop().await;
     let mut other = pool.begin().await.unwrap();
-    // On MySQL, the first transaction inserts the name's row and rolls that back.
+    // On MySQL, the first transaction inserts the name's row, and its rollback removes the row.
     for end in ["rollback", "commit", "rollback", "drop", "close", "terminate"] {
         let mut connection = Connection::connect(&server.url()).await.unwrap();
         let mut tx = connection.begin().await.unwrap();

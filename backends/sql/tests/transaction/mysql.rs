@@ -18,7 +18,7 @@ use crate::support::{ms, mysql as server, within};
 
 const CREATE_SCHEMA: &str = "CREATE DATABASE app; GRANT ALL ON app.* TO lockwright@'%'";
 
-/// The tables whose rows belong to names, each with the column of the last use.
+/// The tables whose rows belong to names, each with its column for the last use.
 const TABLES: [(&str, &str); 2] = [("fence", "updated"), ("turn", "used")];
 
 /// Statements that begin a transaction. Without autocommit, each statement begins one if none is

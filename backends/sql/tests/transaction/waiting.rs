@@ -107,8 +107,8 @@ async fn a_deadlock_is_an_error_of_one() {
     locked(winner);
 }
 
-/// PostgreSQL detects this test's deadlock after six seconds, so the statement must wait for longer
-/// than the usual five seconds. MySQL never detects it.
+/// PostgreSQL detects this test's deadlock after six seconds, MySQL never. So a statement must wait
+/// for longer than the usual limit of five seconds.
 #[tokio::test]
 async fn a_deadlock_ends_without_early_detection() {
     let (_server, pool) = shop_on(server_that_detects_late()).await;

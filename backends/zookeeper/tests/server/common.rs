@@ -12,7 +12,7 @@ pub(crate) use crate::clusters::{locks, one_server, server_and_client, server_an
 
 pub(crate) const TTL: Duration = Duration::from_secs(4);
 
-/// TTLs in seconds, for the testbed's short tick. With ZooKeeper's default, the shortest is 8 s.
+/// TTLs in seconds, for the testbed's short tick. With the default tick, the shortest TTL is 8 s.
 pub(crate) const SHORT_TTLS: &[u64] = &[1, 2, 3, 5];
 
 pub(crate) const DROPPED_AFTER: Duration = Duration::from_millis(300);
@@ -69,7 +69,7 @@ pub(crate) fn figure(cluster: &Cluster, name: &str) -> usize {
     line.trim().parse().unwrap()
 }
 
-/// Returns whether abandoned requests left no nodes and watches.
+/// Returns whether no nodes or watches of abandoned requests remain.
 pub(crate) fn is_clean(cluster: &Cluster) -> bool {
     ["zk_ephemerals_count", "zk_watch_count"].iter().all(|name| figure(cluster, name) == 0)
 }

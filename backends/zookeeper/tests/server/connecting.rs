@@ -204,7 +204,7 @@ async fn a_missing_chroot_is_named() {
         assert!(error.to_string().contains("chroot of the URL, /nowhere, is not"), "{error}");
     };
     is_named(patient(Config::new(&url).unwrap()).connect().await.unwrap_err());
-    // The same error names a chroot that was removed after the client connected.
+    // The error is the same if the chroot is removed after the client connected.
     let raw = raw(&server.url()).await;
     raw.create("/nowhere", b"", &persistent()).await.unwrap();
     let zookeeper = connect(&url).await;

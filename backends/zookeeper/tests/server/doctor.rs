@@ -27,8 +27,8 @@ async fn findings_at(url: &str) -> Vec<Finding> {
     diagnosed(patient(Config::new(url).unwrap())).await
 }
 
-/// Returns the findings of a client with default timeouts, which are short: without a quorum, tests
-/// wait for them.
+/// Returns the findings of a client with the default timeouts. They are short, because tests
+/// without a quorum wait for them.
 async fn impatient(url: &str) -> Vec<Finding> {
     diagnosed(Config::new(url).unwrap()).await
 }
@@ -159,7 +159,7 @@ async fn servers_that_the_url_does_not_name_are_a_warning() {
     let findings = findings_at(&one).await;
     assert_eq!(codes(&findings), [UNNAMED, OPEN]);
     assert!(findings[0].what.contains("names 1 ") && findings[0].what.contains("are 3"));
-    // The list of servers is unreadable now, but the server's mode shows that it isn't alone.
+    // The client can't read the list of servers now, but the mode shows that there are others.
     ensemble.members[1].cli(&["setAcl", "/zookeeper/config", "auth:super:r"]).unwrap();
     let unseen = ("zookeeper-not-looked-at", WARNING);
     assert_eq!(found(&one).await, [unseen, UNNAMED, OPEN]);
@@ -201,8 +201,8 @@ async fn commits_that_take_long_are_a_warning() {
     let url = server.url_through([slow.port()]);
     let slow_commits =
         |findings: Vec<Finding>| findings.into_iter().find(|finding| finding.code == SLOW);
-    // If connecting takes too long, the client assumes a longer tick than the server's, so connect
-    // again.
+    // If connecting takes too long, the client assumes too long a tick. Then try again with a new
+    // connection.
     let zookeeper = eventually(|| async {
         slow.set(Traffic::Forward);
         let zookeeper = patient(Config::new(&url).unwrap()).connect().await.unwrap();

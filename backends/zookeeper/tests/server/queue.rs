@@ -81,7 +81,7 @@ async fn waiter_that_was_freed_before_its_session_ended_gets_broken() {
     assert_eq!(next(&mut told).await, Event::Wake(name("x")));
     let seen = BreakTarget::Token(freed.token);
     operator.break_lock(&freed.name, seen, BreakMode::Now, "me", "why").await.unwrap();
-    // The operator gets this lock once the session has ended.
+    // The operator is granted `other` once the session of its holder has ended.
     grant(&zookeeper, &other).await;
     proxy.cut();
     granted_soon(&operator, &claim_for("other", TTL * 2), Wait::No).await;

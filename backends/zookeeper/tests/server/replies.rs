@@ -64,7 +64,7 @@ async fn a_node_whose_reply_was_lost_is_the_hold_when_asked_again() {
     let raw = raw(&server.url()).await;
     let claim = claim_for("x", LONG);
     lose_the_reply(&proxy, &zookeeper, &raw, &claim).await;
-    // If the claim waited for its own node, it would never be granted.
+    // The claim must use its earlier node: a wait for that node would never end.
     let granted = granted_soon(&zookeeper, &claim, FOR_EVER).await;
     let nodes = nodes(&raw, &claim).await;
     assert_eq!(nodes.len(), 1, "{nodes:?}");
@@ -154,7 +154,7 @@ async fn repeated_acquire_of_a_claim_in_removal_is_rejected() {
     grant_and_release(&zookeeper, &claim).await;
     proxy.set(Traffic::SwallowAll);
     fails(zookeeper.acquire(&claim, FOR_EVER).await, ErrorKind::Indeterminate);
-    // The claim becomes overdue, but nothing can be removed.
+    // The claim becomes overdue, but the proxy swallows the removal.
     tokio::time::sleep(claim.ttl + Duration::from_secs(1)).await;
     let expired = ErrorKind::Lost(Reason::Expired);
     let again = zookeeper.acquire(&claim, FOR_EVER).await.unwrap_err();

@@ -78,7 +78,7 @@ async fn concurrent_callers_share_a_failed_session() {
     let config = Config::new(&url).unwrap().connect_timeout(Duration::from_secs(1));
     let config = config.idle_timeout(Duration::from_millis(100));
     let zookeeper = config.connect().await.unwrap();
-    // The session for reads would reconnect, so wait for its end.
+    // The session for reads would reconnect and be counted, so wait for its end.
     let longest = *zookeeper.profile().ttl.end();
     eventually(|| async { (sessions(&server, longest) == 0).then_some(()) }).await;
     proxy.set(Traffic::SwallowAll);
@@ -119,7 +119,7 @@ async fn a_fixed_hold_is_valid_for_its_whole_ttl() {
 }
 
 /// The servers keep a dead client's session for its timeout and up to a tick more. The reported
-/// remaining time is no shorter.
+/// remaining time must cover both.
 #[tokio::test]
 async fn remaining_time_of_a_broken_hold_covers_its_session() {
     let (server, zookeeper) = server_and_client().await;

@@ -104,7 +104,7 @@ async fn others_are_not_trusted_and_a_certificate_is_for_its_host_only() {
     let other = Certificates::new().unwrap();
     fails(&with(&server.url(), &[("ca", &other.authority())])).await;
 
-    // The certificate is for `localhost` and `127.0.0.1`.
+    // The certificate is for `localhost` and `127.0.0.1`, not for `127.0.0.2`.
     let elsewhere = SocketAddr::from(([127, 0, 0, 2], testbed::port::free()));
     let proxy = testbed::Proxy::start_at(elsewhere, server.members[0].address()).unwrap();
     let authority = server.authority();

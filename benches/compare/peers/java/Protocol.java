@@ -33,14 +33,14 @@ final class Protocol<C> {
     /** The TTL of the driver's locks, in milliseconds. */
     static final int TTL = 15_000;
 
-    /** A connected lock library, configured as its users would do it. */
+    /** A connected lock library in its users' usual configuration. */
     interface Library<C> {
         /** Connects a client. The servers are URLs and, for Sentinels, {@code master=NAME}. */
         C connect(String backend, List<String> servers) throws Exception;
 
         /**
-         * Acquires a name, waiting as the library does, and keeps it alive until its release by the
-         * same thread.
+         * Acquires a name, with the library's own wait, and renews the hold until the same thread
+         * releases it.
          */
         Hold lock(C client, String name) throws Exception;
     }
@@ -69,8 +69,8 @@ final class Protocol<C> {
     }
 
     /**
-     * Runs a subject until its input ends. Its library is {@code group}:{@code artifact} in the
-     * class path.
+     * Runs a subject until its input ends. The subject's library is {@code group}:{@code artifact}
+     * in the class path.
      */
     static <C> void serve(
             String name, String group, String artifact, List<String> backends, List<String> notes, Library<C> library) {

@@ -3,7 +3,7 @@
 //
 // Tasks are async functions. A library has
 // - open(backend, urls): connects
-// - lock(name, ttl): acquires a name, waiting as the library does, and returns the hold
+// - lock(name, ttl): acquires a name, with the library's own wait, and returns the hold
 // - unlock(hold): releases; throws Lost if the hold is known to have expired
 // - renew(hold, ttl): renews and returns the new hold; for libraries without automatic renewal
 'use strict';

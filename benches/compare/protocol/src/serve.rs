@@ -18,7 +18,7 @@ pub fn serve<L: Library>(handshake: &Handshake) {
     serve_by_backend(handshake, Commands::answer::<L>);
 }
 
-/// Like [`serve`], with a library for each backend: `answer` calls its [`Commands::answer`].
+/// Like [`serve`], but `answer` chooses the backend's library, and calls [`Commands::answer`].
 pub fn serve_by_backend<F: Future<Output = ()> + 'static>(
     handshake: &Handshake,
     answer: impl FnOnce(Commands) -> F + 'static,

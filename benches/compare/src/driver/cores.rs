@@ -52,7 +52,7 @@ fn used_by_threads(process: u32) -> u64 {
 fn used_in_ticks(process: u32) -> u64 {
     let ticks = || -> Option<u64> {
         let stat = read_to_string(format!("/proc/{process}/stat")).ok()?;
-        // The process's name may contain spaces.
+        // Skip the process's name, which may contain spaces.
         let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
         Some(fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?)
     };

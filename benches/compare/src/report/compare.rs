@@ -17,7 +17,7 @@ struct Change {
 
 /// Describes changes beyond the noise: Lockwright's, or those of all subjects if `all`.
 ///
-/// Divides each figure by the baseline's, if any, because a slower machine changes both.
+/// Divides each figure by the baseline's, if any, because a slower machine changes both figures.
 pub fn text(old: &Results, new: &Results, all: bool) -> String {
     let (before, after) = (View::of(old), View::of(new));
     let wanted = |cell: &&Cell| {

@@ -35,7 +35,7 @@ pub(super) struct Points<'a> {
     pub(super) scale: String,
     pub(super) panels: Vec<&'a str>,
     pub(super) rows: Vec<Row>,
-    /// The position of a vertical line.
+    /// The position of the baseline's vertical line.
     pub(super) base: Option<f64>,
     pub(super) tick: Write,
 }
@@ -195,7 +195,7 @@ fn font(size: u32, style: FontStyle, at: HPos) -> TextStyle<'static> {
     font.color(&INK).pos(Pos::new(at, VPos::Center))
 }
 
-/// A logarithmic scale. Zero is drawn at its lower end.
+/// A logarithmic scale, which draws zero at its lower end.
 #[derive(Debug, Clone)]
 struct Scale {
     ends: (f64, f64),

@@ -6,7 +6,7 @@ use super::view::{Against, Place, View, against, spread};
 use crate::results::{Cell, Kind};
 use crate::workload::Workload;
 
-/// Less than this share of the baseline's speed is reported as far from the baseline.
+/// A `goodness` below this is reported as far from the baseline.
 pub(super) const FAR: f64 = 0.5;
 
 struct Comparison<'a> {

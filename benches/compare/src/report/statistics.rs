@@ -50,7 +50,7 @@ impl Spread {
     }
 }
 
-/// The ratios 2 and 1/2 are equal changes.
+/// The ratios 2 and 1/2 are equally large changes.
 fn is_change(ratio: f64, least: f64) -> bool {
     ratio.max(1.0 / ratio) >= (1.0 + least) * (1.0 - 1e-12)
 }

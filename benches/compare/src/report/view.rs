@@ -5,7 +5,7 @@ use super::statistics::{Spread, ratios};
 use crate::results::{Cell, Kind, Regime, Results};
 use crate::workload::{WORKLOADS, Workload};
 
-/// Two cores come first, because round trips are the usual cost.
+/// Two cores come first, because round trips usually dominate.
 pub(super) const REGIMES: [Regime; 2] = [Regime::TwoCores, Regime::OneCore];
 
 pub(super) const KEEP_ALIVES: &str = "keep_alives_per_second";

@@ -87,8 +87,8 @@ impl Servers {
         let mut this = start()?;
         this.roots = descendants::of(us);
         this.roots.retain(|process| !before.contains(process));
-        // `served` itself sends commands. Their number is the smallest of several differences: in a
-        // cluster, commands between the members increase some differences.
+        // `served` itself sends commands. Their number is the smallest of several differences,
+        // because a cluster's internal commands increase some differences.
         let served = || Ok(this.counts.served()?.unwrap_or(0));
         let counts: Vec<u64> = (0..4).map(|_| served()).collect::<Result<_>>()?;
         let differences = counts.windows(2).map(|pair| pair[1].saturating_sub(pair[0]));

@@ -51,7 +51,7 @@ fn pings_of(line: &str) -> Option<(String, u64)> {
         let mut fields = fields.trim_end_matches(')').split(',');
         fields.find_map(|field| field.strip_prefix(name)?.strip_prefix('='))
     };
-    // A connection without a session is that of a four-letter command.
+    // Skip connections of four-letter commands, which have no session.
     field("sid")?;
     let received: u64 = field("recved")?.parse().ok()?;
     let last = field("lcxid").and_then(|last| u64::from_str_radix(&last[2..], 16).ok());

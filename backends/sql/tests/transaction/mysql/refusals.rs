@@ -25,8 +25,7 @@ async fn without_its_table_it_says_what_to_do() {
     refused(answer, ErrorKind::InvalidInput, "would commit");
 }
 
-/// Without autocommit, the session has a new transaction after the rollback, which hides the
-/// rollback.
+/// Without autocommit, a new transaction begins after the server's rollback, and hides it.
 #[tokio::test]
 async fn a_server_that_rolls_back_on_a_timeout_is_noticed() {
     let server = Server::options().set("innodb_rollback_on_timeout", "ON").start().unwrap();

@@ -31,7 +31,7 @@ async fn a_client_of_a_follower_that_is_cut_off_loses_its_hold_in_time() {
     hold_is_lost_in_time(&ensemble, cut_off, (SHORT, SHORT), harm, mend).await;
 }
 
-/// A waiter at the cut-off follower isn't granted the lock. It keeps waiting after the follower's
+/// A waiter at the cut-off follower isn't granted the lock, but still waits after the follower's
 /// return.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiter_at_a_follower_that_is_cut_off_gets_its_turn_later() {

@@ -19,11 +19,11 @@ use crate::common::{Cluster, locks};
 
 const SHORT: Duration = Duration::from_secs(6);
 
-/// Returns a hold whose session is at `member`, and its client, which has the URL of all members.
+/// Returns a client whose URL has all members, and its hold in a session at `member`.
 async fn hold_at(member: usize, ensemble: &Cluster, all: &Participants) -> (Locks, Holder) {
     let timeout = format!("to={},", LONG.as_millis());
     for _ in 0..50 {
-        // The client chooses its server at random, so try again.
+        // The client chooses a member at random, so repeat until it is `member`.
         let ours = locks(&ensemble.url()).await;
         let holder = all.hold("holder", &ours).await;
         if ensemble.members[member].four_letter("cons").unwrap().contains(&timeout) {

@@ -33,7 +33,7 @@ async fn no_renewal_is_answered_by_a_member_that_is_cut_off() {
         .await;
         assert!(now() < cut + SOON * 2, "late: it is still renewed");
         assert_eq!(renew(&zookeeper, &claim).await, RenewalOutcome::Indeterminate);
-        // A member that reports a mode hasn't noticed its isolation.
+        // The member still reports a mode, so it hasn't noticed its isolation.
         eventually(|| async { ensemble.members[member].mode() }).await;
     }
 }

@@ -30,13 +30,13 @@ type Handshake struct {
 // TTL is the TTL of all locks.
 const TTL = 15 * time.Second
 
-// Library is a connected lock library, configured as its users would do it. Its methods may be
-// called concurrently.
+// Library is a connected lock library in its users' usual configuration. Its methods may be called
+// concurrently.
 type Library interface {
 	Open(backend string, servers Servers) error
 	// Prepare creates the resources of a task, once, before the measurement.
 	Prepare(task int) error
-	// Lock acquires a name and waits as the library does. Concurrent calls have different tasks.
+	// Lock acquires a name, with the library's own wait. Concurrent calls have different tasks.
 	Lock(task int, name string) (Hold, error)
 	// Keep acquires an uncontended name and renews it until its release. Keep may use the
 	// resources of task 0.
@@ -44,7 +44,7 @@ type Library interface {
 }
 
 type Hold interface {
-	// Unlock releases the lock, or returns ErrLost if it had expired.
+	// Unlock releases the lock, or returns ErrLost if the lock had expired.
 	Unlock() error
 }
 
@@ -52,7 +52,6 @@ var ErrLost = errors.New("the lock expired on the way")
 
 // Servers has the arguments of the command `open` after the backend.
 type Servers struct {
-	// Hosts and ports.
 	Addresses []string
 	// The Sentinels' name of the master.
 	Master string

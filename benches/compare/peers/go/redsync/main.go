@@ -77,7 +77,7 @@ func (l *library) lock(name string) (*hold, error) {
 	}
 }
 
-// Returns whether err means that others have the lock or votes, not that a node failed.
+// Returns whether err means that other holders have the lock or votes, not that a node failed.
 func taken(err error) bool {
 	var failed *redsync.RedisError
 	return !errors.As(err, &failed)

@@ -25,8 +25,8 @@ pub(super) trait Server: Sized + 'static {
 
     async fn connect(&self) -> Result<Self::Connection>;
 
-    /// Returns `false` if the name has a lease. If `in_turn`, first waits in the server's queue,
-    /// which each [`Self::delete`] with `in_turn` advances.
+    /// Inserts a lease. Returns `false` if the name has one. If `in_turn`, first waits in the
+    /// server's queue, which each [`Self::delete`] with `in_turn` advances.
     async fn insert(on: &mut Self::Connection, lease: &Lease<'_>, in_turn: bool) -> Result<bool>;
 
     /// Returns `false` if there was no lease.

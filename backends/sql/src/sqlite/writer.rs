@@ -82,7 +82,8 @@ impl Jobs {
     }
 
     /// # Cancel safety
-    /// After a drop, the request is still carried out, except a read or an acquire that hasn't begun.
+    /// After a drop, the request is still carried out, except reads and acquires that haven't
+    /// begun.
     pub(super) async fn ask(&self, request: Request) -> Result<Answer> {
         let (answer, answered) = oneshot::channel();
         self.0.send(Job { request, answer }).map_err(|_| {

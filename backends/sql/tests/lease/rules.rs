@@ -77,7 +77,7 @@ async fn fences_grow_past_what_was_granted_during_a_wait() {
 }
 
 /// On MySQL, only a client's first rejection after its own grant locks the row. On PostgreSQL, only
-/// a waiter's first rejection does, to record the waiter.
+/// a waiter's first rejection locks the row, to record the waiter.
 #[tokio::test(flavor = "multi_thread")]
 async fn repeated_rejection_needs_no_lock_of_the_row() {
     let (server, holder) = start().await;
@@ -95,8 +95,8 @@ async fn repeated_rejection_needs_no_lock_of_the_row() {
     }
 }
 
-/// While the acquire waits for the name's row, the release stores a tombstone that the acquire
-/// doesn't see. PostgreSQL commits the tombstone only with the release.
+/// The acquire waits for the name's row, and doesn't see the release's tombstone. On MySQL, the
+/// acquire begins first. PostgreSQL commits the tombstone only with the release.
 #[tokio::test(flavor = "multi_thread")]
 async fn claim_in_flight_is_reconciled() {
     let (server, backend) = start().await;

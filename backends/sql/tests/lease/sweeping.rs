@@ -21,7 +21,7 @@ fn rows(server: &Server) -> usize {
 }
 
 pub(super) fn an_hour_passes(server: &Server) {
-    // At other isolation levels, MySQL also locks the gaps between the rows.
+    // At higher levels, MySQL locks the gaps between the rows, which blocks inserts.
     let hour = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; UPDATE lockwright_lease \
                 SET updated = updated - 3600000000, expires = expires - 3600000000";
     server.sql(hour).unwrap();
@@ -116,7 +116,7 @@ async fn a_claim_under_way_starts_above_the_row_that_was_swept() {
 }
 
 /// The fences of a name must grow, although sweeps delete its row between grants. Each task cycles
-/// through its names, so the sweep always finds unused ones.
+/// through its names, so the sweep always finds unused names.
 #[tokio::test(flavor = "multi_thread")]
 async fn sweeping_and_locking_at_once() {
     const NAMES: usize = 16;
@@ -183,8 +183,8 @@ async fn a_row_above_the_floor_stays() {
     assert!(fence > Fence::new(last), "it had {last}, and then got {fence}");
 }
 
-/// A late acquire may have begun before the reconciliation. After the acquire's wait for the name's
-/// row, only this row shows the tombstone.
+/// A late acquire that began before the reconciliation, and waits for the name's row, can see the
+/// tombstone only in that row.
 #[tokio::test]
 async fn row_with_a_fresh_tombstone_is_kept() {
     let (server, backend) = start().await;

@@ -9,7 +9,7 @@ async fn silent_connections_are_replaced_in_time() {
     tokio::join!(one, two, three, four, five);
 }
 
-/// Locks the names at the same time, so that the pool opens connections.
+/// Locks all names at the same time, so that the pool opens many connections.
 fn warm(client: &Locks, names: impl Iterator<Item = String>) -> JoinSet<()> {
     let locking = names.map(|name| {
         let asking = client.mutex(name);
@@ -71,7 +71,7 @@ async fn dropped_request_replaces_silent_connections() {
     free.release().await.unwrap();
 }
 
-/// One connection is silent, while the others answer. The client must replace only that one.
+/// One connection is silent, while the others answer. The client must replace only the silent one.
 #[tokio::test(flavor = "multi_thread")]
 async fn dropped_request_keeps_connections_that_answer() {
     const TASKS: usize = 16;
@@ -105,8 +105,8 @@ async fn dropped_request_keeps_connections_that_answer() {
         opened.push(replacements(&proxy).await);
     }
     asking.shutdown().await;
-    // One new connection replaces the silent one, and another ends the silent one's session. Each
-    // late answer costs a connection too.
+    // One new connection replaces the silent one, and a second ends the silent one's session.
+    // Each late answer costs one more.
     assert!(opened.last().is_some_and(is_few), "late: {opened:?} new connections");
 }
 

@@ -52,8 +52,8 @@ async fn broken_hold_lasts_for_no_time_through_another_client(server: &Server, m
     one.release(&held, ReleaseMode::Plain).await.unwrap();
 }
 
-/// A renewal reads the break and restarts the session's idle time. The shown remaining time must
-/// not grow by that.
+/// The renewal that reads the break restarts the session's idle time. The shown remaining time must
+/// not grow by the restart.
 async fn broken_hold_is_shown_with_the_rest_of_its_time(server: &Server, mode: &str) {
     let (one, two) = (shared(server, mode).await, shared(server, mode).await);
     let held = claim_for("x", ms(20_000));

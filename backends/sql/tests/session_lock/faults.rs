@@ -66,8 +66,8 @@ async fn a_restart_is_reported_at_once_and_outlived() {
     }
 }
 
-/// The connection is silent in both directions, so the client and the server each end the hold when
-/// its TTL has passed on their own clock.
+/// The connection is silent in both directions, so the client and the server each end the hold one
+/// TTL later by their own clock.
 async fn a_silent_way_is_a_loss_by_the_deadline_and_frees_within_the_ttl(
     server: &Server,
     mode: &str,
@@ -100,7 +100,7 @@ async fn an_absent_server_is_reported_soon() {
         let locks = client(&server, mode, LONG).await;
         locks.mutex("x").acquire().await.unwrap().release().await.unwrap();
         server.stop();
-        // The request for `x` uses an idle session that has ended, and that for `y` a new one.
+        // The request for `x` uses an idle session that has ended. `y` needs a new session.
         for (name, kinds) in [("x", DEAD_SESSION), ("y", &[ErrorKind::Unavailable])] {
             let begun = Instant::now();
             let error = locks.mutex(name).try_acquire().await.unwrap_err();

@@ -11,7 +11,7 @@ use crate::support::*;
 
 const CONNECTIONS: usize = 10;
 
-/// With five connections, holds without a wait share a session.
+/// The fewest connections with which holds share a session.
 const FEWEST: usize = 5;
 
 const TTL: Duration = ms(6_000);
@@ -359,8 +359,8 @@ async fn waits_leave_a_session_for_holds() {
     .await;
     let held = hold(&*one, "x").await;
     release(&*one, &held).await;
-    // `y` has another TTL, so it needs another joint session. For its permit, the client closes the
-    // first joint session, which has no holds.
+    // `y` has another TTL, so it needs another joint session. To free a permit, the client closes
+    // the first joint session, which has no holds.
     let claim = claim_for("y", TTL);
     within(ms(5_000), "a session", async || one.try_acquire(&claim).await.is_ok()).await;
 }
@@ -431,7 +431,7 @@ async fn unrecorded_hold_is_not_broken_with_the_others() {
     until_recorded(&*other, "x").await;
     first.release().await.unwrap();
     let _locking = lock_row(&server, "lockwright_hold", "name = 'x'").await;
-    // MySQL, without sequences, records the hold before the grant, so the acquire fails.
+    // MySQL has no sequences, and so records a hold before the grant. There, the acquire fails.
     let Ok(guard) = one.mutex("x").acquire().await else { return };
     for seen in [Some(guard.token()), None] {
         let answer = break_x(&*other, seen, BreakMode::Now).await;

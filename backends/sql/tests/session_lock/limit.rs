@@ -36,7 +36,7 @@ async fn client(server: &Server, mode: &str) -> Locks {
 
 struct Sampler {
     over: Arc<AtomicBool>,
-    /// A set of one task, because dropping a set ends its tasks, here before the server ends.
+    /// A set of one task. Dropping the set ends the task before the server ends.
     samples: JoinSet<Vec<usize>>,
 }
 
@@ -83,7 +83,7 @@ async fn burst_of_names_stays_within_the_limit(server: &Server, mode: &str) {
         answer.unwrap().unwrap_or_else(|error| panic!("{mode}: {error:?}"));
     }
     let most = sampler.most(mode).await;
-    // In the mode `session`, holds share sessions.
+    // In the mode `session`, holds share sessions, so the client needs few.
     let least = if mode == "session" { 2 } else { LIMIT / 2 };
     assert!(most > least, "{mode}: it didn't use what it has: {most} sessions");
 }

@@ -22,7 +22,7 @@ const DEAD_SESSION: &[ErrorKind] = &[ErrorKind::Unavailable, ErrorKind::Indeterm
 /// SQL for a lock that blocks writes of a holder's row, but no reads.
 const OTHER_LOCKS: [&str; 1] = ["BEGIN; SELECT * FROM lockwright_hold WHERE name = 'x' FOR UPDATE"];
 
-/// SQL that lists the clients' sessions. Idle clients have only those kept for further claims.
+/// SQL that lists the clients' sessions. Idle clients have only sessions kept for later claims.
 const IDLE: &str = "SELECT id FROM information_schema.processlist WHERE user = 'lockwright'";
 
 /// SQL for a lock on the records' table that allows reads.

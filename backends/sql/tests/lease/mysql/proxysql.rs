@@ -2,8 +2,8 @@ use super::server::*;
 use crate::support::meddler::{Fate, meddle};
 use crate::support::*;
 
-/// The proxy answers `SELECT CONNECTION_ID()` by its own number of the connection, as ProxySQL
-/// does. ProxySQL also applies a `KILL` to its own connections.
+/// The proxy answers `SELECT CONNECTION_ID()` with its own id of the connection, as ProxySQL does.
+/// ProxySQL reads the id in a `KILL` in the same way.
 #[tokio::test(flavor = "multi_thread")]
 async fn proxy_with_its_own_connection_ids_is_found() {
     let server = Server::start().unwrap();

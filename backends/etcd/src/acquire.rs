@@ -29,12 +29,12 @@ pub(crate) struct AcquireSteps<'a> {
     pub(crate) shared: &'a Arc<Shared>,
     pub(crate) claim: &'a Claim,
     pub(crate) waits: bool,
-    /// True if the oldest key in the name's range belongs to another name: with raw names, the
-    /// range of `a` contains the keys of `a/b`. Then the client puts its key although the range
-    /// isn't empty.
+    /// True if the oldest key in the name's range belongs to another name, so that the client must
+    /// put its key in a non-empty range. With raw names, the range of `a` contains the keys of
+    /// `a/b`.
     pub(crate) must_queue: bool,
-    /// The number of key deletions that the watch reported before the request. If the watch has
-    /// since reported a key that the waiter waits for, the waiter retries at once.
+    /// The number of key deletions that the watch reported before the request. If a later one is of
+    /// a key that the waiter waits for, the waiter retries at once.
     deletions: usize,
     /// True if the watch was active before the request. Otherwise, the waiter polls.
     is_watched: bool,
@@ -115,7 +115,7 @@ impl AcquireSteps<'_> {
     }
 
     /// Reports that `owner` holds the lock. If `is_unsure`, an earlier request may still add the
-    /// claim's key. So the claim stays registered until the caller releases it.
+    /// claim's key, so the claim stays registered until its release.
     pub(crate) fn reject_busy(&self, is_unsure: bool, owner: &Entry) -> Step {
         if !is_unsure {
             self.shared.forget(self.claim);
@@ -123,8 +123,8 @@ impl AcquireSteps<'_> {
         Step::Done(AcquireOutcome::Busy(busy(owner, is_unsure)))
     }
 
-    /// Forgets the claim. If `is_unsure`, an earlier request may still arrive, so first puts a
-    /// tombstone.
+    /// Forgets the claim. If `is_unsure`, first puts a tombstone, to reject an earlier request that
+    /// may still arrive.
     pub(crate) async fn give_up(&self, is_unsure: bool) -> Result<()> {
         let (shared, claim) = (self.shared, self.claim);
         if let Some(place) = shared.registry.place(claim).filter(|_| is_unsure) {
@@ -157,8 +157,8 @@ impl AcquireSteps<'_> {
         self.place(place, owner, previous.keys.first().map(QueueKey::of)).await
     }
 
-    /// Renews the lease of a waiting fixed claim. The claim's TTL starts only with its grant, and
-    /// no background task renews the lease. Returns false if the lease has ended.
+    /// Renews the lease of a fixed claim while it waits, because no background task does. The
+    /// claim's TTL starts only with its grant. Returns false if the lease has ended.
     pub(crate) async fn keep_fixed(&self, Place { lease, is_held, .. }: &Place) -> Result<bool> {
         if !lease.is_fixed || *is_held || self.shared.clock.now() < lease.due() {
             return Ok(true);
@@ -274,8 +274,8 @@ impl AcquireSteps<'_> {
         Ok(Step::Done(AcquireOutcome::Busy(busy)))
     }
 
-    /// Reports the grant. First renews a lease with little time left. It may have expired, because
-    /// etcd deletes an expired lease's keys with a delay.
+    /// Reports the grant. First renews a lease with little time left, which may have expired
+    /// although its keys exist: etcd deletes them with a delay.
     pub(crate) async fn granted(&self, place: &Place, fence: Fence, waiters: bool) -> Result<Step> {
         let (shared, claim, lease) = (self.shared, self.claim, &place.lease);
         let left = || lease.valid_until().saturating_since(self.begun);

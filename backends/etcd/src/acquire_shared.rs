@@ -1,7 +1,7 @@
 //! Acquiring a lock as a reader or for permits.
 //!
-//! The client reads the queue. If the claim can be granted, the client adds its key on condition
-//! that no key was added since. If the claim must wait, or after `JOINS` failed attempts, the
+//! The client reads the queue. If the claim can be granted, the client adds its key unless another
+//! key was added after the read. If the claim must wait, or after `JOINS` failed attempts, the
 //! client adds the key unconditionally. So the key of a claim that doesn't wait can delay other
 //! claims only after `JOINS` attempts.
 
@@ -79,8 +79,8 @@ impl AcquireSteps<'_> {
         }
     }
 
-    /// Puts the key. With a `snapshot`, the put fails if the queue has a newer key, or if the key
-    /// of the reader whose fence this claim takes has changed.
+    /// Puts the key. With a `snapshot`, the put fails if a key was added to the queue after the
+    /// snapshot, or if the reader whose fence this claim takes changed its key.
     async fn put(
         &mut self,
         lease: &Arc<Lease>,

@@ -64,7 +64,7 @@ impl Config {
 
     /// Sets the prefix of all keys; `lockwright/` by default.
     ///
-    /// A Go program uses the same lock under this prefix followed by the lock's name.
+    /// To share a lock, a Go program uses this prefix followed by the lock's name.
     #[must_use]
     pub fn key_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.keys.prefix = prefix.into();

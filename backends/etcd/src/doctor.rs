@@ -49,8 +49,8 @@ const NEARLY_FULL_PERCENT: i64 = 90;
 
 const WRITES: usize = 5;
 
-/// A slow write takes more than a sixth of etcd's shortest lease TTL. A sixth is about a
-/// quarter of the election timeout.
+/// A write is slow above a sixth of etcd's shortest lease TTL: about a quarter of the election
+/// timeout.
 const SLOW_PART: u32 = 6;
 
 pub(crate) async fn examine(shared: &Shared) -> Vec<Finding> {
@@ -174,7 +174,7 @@ fn of_member(member: &Member, findings: &mut Vec<Finding>) {
              'etcdctl alarm disarm'",
         ));
     }
-    // etcd before 3.6 reports no quota (0).
+    // etcd before 3.6 reports the quota 0, so this check is skipped.
     let (used, quota) = (status.db_size(), status.db_size_quota());
     if quota > 0 && used.saturating_mul(100) >= quota.saturating_mul(NEARLY_FULL_PERCENT) {
         findings.push(finding::warning(

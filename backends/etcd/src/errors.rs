@@ -41,8 +41,8 @@ pub(crate) enum ErrorClass {
     Unsure,
 }
 
-/// etcd's error messages, with the class, kind and text that Lockwright gives them. Without a kind,
-/// the request may have had an effect, so its `Effect` decides the kind.
+/// etcd's error messages, with the class, kind and text that Lockwright gives them. An entry
+/// without a kind leaves open whether the request had an effect, so the request's `Effect` decides.
 const REFUSALS: [(&str, ErrorClass, Option<ErrorKind>, &str); 19] = [
     (NO_LEASE, NoLease, Some(Unavailable), "the etcd lease expired during the request; retry"),
     ("permission denied", Refused, Some(Denied), NO_PERMISSION),

@@ -68,8 +68,8 @@ pub async fn transact(
 }
 
 /// Adds the fence check to `write`. etcd has no comparison "at most", so the stored fence must be
-/// less than `fence + 1`. No comparison matches a missing value, so the first fence has its own
-/// branch.
+/// less than `fence + 1`. No comparison matches a missing value, so the first fence needs a branch
+/// of its own.
 fn guarded(key: Vec<u8>, fence: Fence, write: Txn) -> Result<Txn> {
     let fence = fence.checked().map_err(|error| error.with_backend("etcd"))?;
     let text = |number: u64| format!("{number:0DIGITS$}");

@@ -16,8 +16,8 @@ pub(crate) async fn inspect(shared: &Shared, name: &LockName) -> Result<Inspecti
 }
 
 /// The position where a listing continues. `start` is the first key of the next page. With raw
-/// names, `start` may be in the ranges of several names (`a` and `a/b`). For those that earlier
-/// pages contain, `listed` has the lengths of the ranges' prefixes.
+/// names, `start` may be in the ranges of several names (`a` and `a/b`). Those on earlier pages are
+/// skipped: `listed` has the lengths of their prefixes of `start`.
 #[derive(Debug, PartialEq, Eq)]
 struct Position {
     start: Vec<u8>,

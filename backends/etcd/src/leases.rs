@@ -1,7 +1,8 @@
 //! The leases of a client.
 //!
-//! Auto-renewed claims of one TTL share a lease. Each fixed claim has its own. A lease carries only
-//! one exclusive claim of a name, because its key consists of the name and the lease.
+//! Auto-renewed claims of one TTL share a lease. Each fixed claim has its own lease. A lease
+//! carries only one exclusive claim of a name, because the claim's key consists of the name and the
+//! lease.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -36,8 +37,8 @@ struct State {
     /// The server keeps the lease for at least one TTL from this time.
     proven: BootInstant,
     answered: Option<KeptAlive>,
-    /// The tokens of the claims, even if their requests may still arrive. Readers and permits have
-    /// the token in the map's key, so that a lease can have several for one name.
+    /// The tokens of the claims, including those whose requests may still arrive. For readers and
+    /// permits, the map's key contains the token, so that a lease can carry several of one name.
     claims: HashMap<(LockName, Option<Token>), Token>,
     is_retired: bool,
     closes: BootInstant,
@@ -149,7 +150,8 @@ impl Lease {
         state.accepts(&key, now) && state.add(key, claim.token, now)
     }
 
-    /// Adds a claim, even to a closed lease. Returns false if another claim has the same key.
+    /// Adds a claim, even if the lease accepts no more. Returns false if another claim has the same
+    /// key.
     pub(crate) fn add_claim(
         &self,
         name: &LockName,
@@ -230,7 +232,7 @@ impl State {
 
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
-    /// The leases, with the TTL that was requested, in seconds.
+    /// The leases, each with its requested TTL in seconds.
     leases: Mutex<Vec<(u64, Arc<Lease>)>>,
     wanted: Mutex<HashMap<u64, LeaseRequest>>,
     pub(crate) asking: tokio::sync::Mutex<()>,
@@ -240,7 +242,7 @@ pub(crate) struct Pool {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LeaseRequest {
     pub(crate) id: i64,
-    /// The server grants the lease at this time or later.
+    /// When the id was chosen: the earliest possible time of the lease's grant.
     pub(crate) since: BootInstant,
 }
 

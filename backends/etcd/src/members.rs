@@ -1,6 +1,6 @@
-//! The connection to a member. All requests go to one member until it fails, because only responses
-//! over one connection prove a renewal (see `KeptAlive`). `etcd_client` would rotate among all
-//! members, even frozen ones.
+//! The connection to a member. All requests go to one member until it fails, because a renewal's
+//! proof needs two responses over one connection (see `KeptAlive`). `etcd_client` would rotate
+//! among all members, even frozen ones.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -137,7 +137,8 @@ impl Members {
         &self.runtime.handle
     }
 
-    /// Returns a request's timeout: at most half of `ttl`, so that two requests fit into it.
+    /// Returns a request's timeout: at most half of `ttl`, so that there is time for a second
+    /// request.
     pub(crate) fn limit(&self, ttl: Duration) -> Duration {
         self.config.response_timeout.min(ttl / 2)
     }
@@ -246,7 +247,7 @@ impl Members {
         }
         let (members, link) = (Arc::downgrade(self), Arc::clone(link));
         self.runtime().spawn(async move {
-            // A live member answers this request without the others: it rejects the missing key.
+            // A live member rejects the empty key without asking the other members.
             let (mut kv, request) =
                 (link.client.kv_client(), GetOptions::new().with_serializable());
             let lives = kv.get("", Some(request));

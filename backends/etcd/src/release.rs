@@ -41,7 +41,7 @@ pub(crate) async fn release(
     } else {
         let ended = delete(shared, &place.key, place.created).await?;
         if ended == ReleaseOutcome::NotHeld {
-            // An operator may have broken the hold, which puts a tombstone on the lease.
+            // An operator's break, which may have deleted the key, puts a tombstone on the lease.
             place.lease.count_tombstone(shared.clock.now());
         }
         ended
@@ -60,7 +60,7 @@ async fn end_overdue(shared: &Arc<Shared>, token: Token, place: &Place) -> Resul
             ended => ended.map(drop),
         };
     }
-    // Another client may have resumed the hold and moved the key to its own lease.
+    // Keep the key if another client has resumed the hold and moved the key to its own lease.
     let is_there = [
         Compare::create_revision(place.key.clone(), CompareOp::Equal, place.created),
         Compare::lease(place.key.clone(), CompareOp::Equal, place.lease.id),

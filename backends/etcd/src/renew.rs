@@ -105,7 +105,7 @@ async fn place(shared: &Arc<Shared>, claim: &Claim) -> Result<Result<Place, Reas
     Ok(shared.registry.place(claim).ok_or(Reason::Gone))
 }
 
-/// Returns the holds' renewals, or none if no proof came.
+/// Returns the holds' renewals, or none if no response proved them.
 async fn renew_lease(
     shared: &Arc<Shared>,
     lease: &Arc<Lease>,

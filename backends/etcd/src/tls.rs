@@ -75,7 +75,7 @@ pub(crate) fn refusal(cause: &str) -> Option<(ErrorKind, &'static str)> {
             "it closed the connection after the TLS handshake; if it requires a client's certificate, add \
              cert=PATH&key=PATH to the URL",
         ),
-        // Older etcd versions also send this alert to a client without a certificate.
+        // Older etcd versions send this alert even to a client without a certificate.
         (
             "BadCertificate",
             ErrorKind::Denied,

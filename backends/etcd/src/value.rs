@@ -18,7 +18,7 @@ pub(crate) struct Value {
     pub(crate) broken: Option<String>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) moved: bool,
-    /// The fence that this reader took from another reader.
+    /// The fence of an earlier reader, if this reader shares it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) taken: Option<u64>,
 }

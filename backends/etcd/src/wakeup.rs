@@ -193,7 +193,7 @@ fn created(shared: &Shared, response: &WatchResponse, next: &mut Option<i64>) ->
     }
     shared.wakeups.is_active.send_replace(true);
     if is_resumed {
-        // The missed events follow, but a waiter's own request finds a free lock sooner.
+        // The missed events arrive later, so the waiters find a free lock sooner by a request.
         shared.wakeups.subscribers.wake_all();
     }
     !has_gone_back

@@ -84,7 +84,8 @@ impl Wakeups {
         lock(&self.state).held.remove(key).map(|(token, _)| token)
     }
 
-    /// Returns the name whose waiters wait for the key's deletion, and the token of the lost hold.
+    /// Records a deletion. Returns the name whose waiters it wakes, and the token of the hold that
+    /// it ends.
     pub(crate) fn record_deletion(&self, key: &[u8], at: i64) -> (Option<LockName>, Option<Token>) {
         let mut state = lock(&self.state);
         let is_it = state.held.get(key).is_some_and(|(_, created)| *created < at);

@@ -18,7 +18,7 @@ async fn holder(etcd: &Etcd) -> Option<Fence> {
     etcd.inspect(&name("orders")).await.unwrap().holders.first().and_then(|holder| holder.fence)
 }
 
-/// etcd deletes the keys of a lease up to a second after its expiry. Until then the first key in
+/// etcd deletes a lease's keys up to a second after the lease expires. Until then, the first key in
 /// the queue may be on an expired lease.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lease_that_ran_out_during_the_wait_grants_nothing() {
@@ -93,7 +93,7 @@ async fn many_leases_are_renewed_at_the_same_time() {
         grant(&etcd, claim).await;
     }
     let holds: Vec<_> = claims.iter().map(Renew::of).collect();
-    // Each renewal takes two round trips. One after the other, all would take 16 s.
+    // Each renewal takes two round trips. All would take 16 s if sent one after the other.
     let delay = Duration::from_millis(100);
     proxy.set(Traffic::Delay(delay));
     let begun = Instant::now();

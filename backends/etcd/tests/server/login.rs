@@ -110,7 +110,8 @@ async fn a_login_that_expires_is_renewed() {
     }
 }
 
-/// etcd accepts keep-alives even from users without permission, so the client must stop them.
+/// etcd accepts keep-alives even from users without permission, so the client must stop the
+/// keep-alives.
 #[tokio::test(flavor = "multi_thread")]
 async fn hold_of_a_user_who_lost_the_permission_ends() {
     let options = testbed::Etcd::options().members(1).user("app", SECRET, "lockwright/");

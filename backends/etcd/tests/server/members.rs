@@ -136,7 +136,7 @@ async fn however_many_ask_while_the_cluster_is_down_each_is_answered_in_time() {
     for asked in asking.join_all().await {
         fails(asked, ErrorKind::Unavailable);
     }
-    // One after the other, the requests would take 40 s.
+    // The requests would take 40 s if sent one after the other.
     assert!(begun.elapsed() < Duration::from_secs(15), "late: {:?}", begun.elapsed());
 }
 

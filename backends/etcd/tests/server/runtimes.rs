@@ -14,8 +14,7 @@ fn runtime() -> Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
 
-/// The first acquire starts tasks for the lease and the watch. They must outlive the runtime of
-/// that acquire.
+/// The first acquire starts tasks for the lease and the watch, which must outlive its runtime.
 #[test]
 fn ended_runtime_of_the_first_caller_stops_no_tasks() {
     let cluster = one_server();
@@ -38,7 +37,7 @@ fn ended_runtime_of_the_first_caller_stops_no_tasks() {
         let begun = Instant::now();
         while begun.elapsed() < SHORT * 3 {
             sleep(SHORT / 8).await;
-            // The waiter sends no requests, so only the lease's task keeps its place.
+            // The waiter sends no requests, so only the lease's task keeps the waiter's place.
             let now = crate::queue::queue(&cluster, "orders").await;
             assert_eq!(now.get(1).map(|(key, _)| key), Some(&place), "it lost its place");
         }

@@ -97,7 +97,7 @@ async fn silent_server_delays_a_reader_for_half_its_ttl() {
     let (_cluster, proxy, url) = server_and_proxy();
     let etcd = Etcd::connect(&url).await.unwrap();
     let ttl = Duration::from_secs(2);
-    // This grant creates the lease.
+    // This grant creates the reader's lease.
     grant(&etcd, &claim_for("warm", ttl)).await;
     proxy.set(Traffic::SwallowAll);
     let begun = tokio::time::Instant::now();

@@ -67,8 +67,8 @@ async fn the_watch_goes_on_after_a_compaction() {
     assert_eq!(next(&mut told).await, Event::Wake(claims[1].name.clone()));
 }
 
-/// A name's next hold has the same key, which is made of the name and the lease. A late report of
-/// the first hold's deletion must not end the next hold.
+/// A name's next hold on a lease has the same key. A late report of the first hold's deletion must
+/// not end the next hold.
 #[tokio::test(flavor = "multi_thread")]
 async fn holder_is_not_notified_of_an_earlier_holds_end() {
     let (cluster, proxy, url) = server_and_proxy();

@@ -25,7 +25,7 @@ fn start(version: Version) -> Cluster {
     blocking(|| Cluster::options().version(version).start()).unwrap()
 }
 
-/// Returns cut proxies to the other members, and a URL of `member` and these proxies.
+/// Returns proxies that cut off the other members, and a URL of `member` and the proxies.
 fn cut_others(cluster: &Cluster, member: usize) -> (Vec<Proxy>, String) {
     let others = cluster.members.iter().enumerate().filter(|(index, _)| *index != member);
     let proxies: Vec<_> =
@@ -37,7 +37,7 @@ fn cut_others(cluster: &Cluster, member: usize) -> (Vec<Proxy>, String) {
 }
 
 /// Returns a client that is connected to `member` but has the URL of all members: the proxies to
-/// the others are cut only during the connect.
+/// the other members are cut only during the connect.
 pub(crate) async fn connected_to(cluster: &Cluster, member: usize) -> (Locks, Vec<Proxy>) {
     let (proxies, url) = cut_others(cluster, member);
     let locks = locks(&url).await;

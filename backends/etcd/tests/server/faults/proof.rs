@@ -16,8 +16,8 @@ use crate::common::{busy, claim_for, eventually, grant, server_and_client, stubb
 /// How long a request to a paused member may take.
 const STANDSTILL: Duration = Duration::from_secs(12);
 
-/// For a second after its thaw, a replaced leader acts as leader. It answers keep-alives, but they
-/// don't reach the other members, and so don't renew the lease.
+/// For a second after its thaw, a replaced leader acts as leader. It answers keep-alives without
+/// the other members, and so doesn't renew the lease.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leader_that_was_replaced_proves_nothing() {
     for version in VERSIONS {
@@ -59,8 +59,8 @@ async fn replaced_leader_proves_nothing(version: Version) {
     }
 }
 
-/// A replaced leader answers a keep-alive, but doesn't renew the lease. If another member answers
-/// the read after the keep-alive, the client must send the keep-alive to that member too.
+/// A replaced leader answers a keep-alive, but doesn't renew the lease. If another member then
+/// answers the read, the client must repeat the keep-alive there.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_keep_alive_here_and_a_look_there_prove_nothing() {
     // The TTL is so long that no background task renews the hold.
@@ -68,7 +68,7 @@ async fn a_keep_alive_here_and_a_look_there_prove_nothing() {
     let cluster = start(Version::Debian);
     let old = cluster.leader().unwrap();
     let (proxies, url) = cut_others(&cluster, old);
-    // The client waits for the old leader for a third of its timeout, so this third must exceed the
+    // The client waits for the old leader for a third of the response timeout: longer than the
     // freeze.
     let etcd = stubborn(&url, STANDSTILL * 6).await;
     let claim = claim_for("orders", ttl);

@@ -104,8 +104,8 @@ impl Row {
         (!present.is_of_the_kind_of(mode)).then_some(present)
     }
 
-    /// Returns whether a claim can be granted. Only readers may overtake waiters, and only waiting
-    /// readers.
+    /// Returns whether a claim can be granted. A waiter may be overtaken only if it and the claim
+    /// are readers.
     pub(crate) fn admits(&self, token: Token, mode: Mode) -> bool {
         let fits = match mode {
             Mode::Exclusive => self.first.is_none(),

@@ -3,8 +3,8 @@ use std::time::Duration;
 
 use lockwright_core::{BootInstant, Error, ErrorKind, Reason, Result, Token};
 
-/// A tombstone lives at least this long, unless [`LIMIT`] is reached: much longer than a client
-/// repeats a request.
+/// The shortest lifetime of a tombstone, unless [`LIMIT`] is reached. Clients repeat a request for
+/// a much shorter time.
 const KEPT_FOR: Duration = Duration::from_secs(600);
 
 /// At this size, the young generation becomes the old one before [`KEPT_FOR`] has passed.

@@ -88,8 +88,8 @@ fn busy(holder: Holder, place: Option<Place>) -> Outcome {
     }
 }
 
-/// Sets when a queued claim's client polls: when the hold or offer ends, plus a step per earlier
-/// waiter, but more often while another library holds the lock.
+/// Sets the next poll of a queued claim: at the end of the hold or offer, plus a step per earlier
+/// waiter.
 fn queued(mut busy: Busy, before: u64) -> Busy {
     const FOREIGN_POLLS: u32 = 5;
     const STEP: Duration = Duration::from_millis(1);

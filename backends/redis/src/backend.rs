@@ -142,8 +142,8 @@ impl Redis {
             }
             Outcome::Busy(busy) => Ok(AcquireOutcome::Busy(busy)),
             Outcome::Queued(mut busy, micros) => {
-                // A renewal can't confirm an offer if replicas must acknowledge the grant, or if a
-                // server with another clock may make the offer.
+                // Only a new request can confirm an offer if replicas must acknowledge the grant,
+                // or if a server with another clock may make the offer.
                 let config = self.servers.config();
                 let asks_again =
                     config.replicas.is_some() || !matches!(config.topology, Topology::One(_));

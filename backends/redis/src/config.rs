@@ -88,11 +88,11 @@ impl Config {
 
     /// Requires that `count` replicas acknowledge each grant and renewal within `limit`.
     ///
-    /// If too few acknowledge a grant, the client releases the lock. The acquire fails, or the
-    /// resumed ticket's hold is lost. A renewal with too few acknowledgements is indeterminate.
-    /// This doesn't make a failover safe, because a replica without the grant may take over. Grants
-    /// and renewals run one after the other. Each takes a round trip to the replicas, or the whole
-    /// `limit` if too few acknowledge.
+    /// If too few replicas acknowledge a grant, the client releases the lock. The acquire fails, or
+    /// the resumed ticket's hold is lost. A renewal with too few acknowledgements is indeterminate.
+    /// A failover isn't safe even so, because a replica without the grant may take over. Grants and
+    /// renewals run one after the other. Each takes a round trip to the replicas, or the whole
+    /// `limit` without enough acknowledgements.
     #[must_use]
     pub fn replicas(mut self, count: u32, limit: Duration) -> Self {
         self.replicas = Some(Replicas { count, limit });

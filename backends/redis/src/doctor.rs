@@ -306,7 +306,7 @@ fn tracking(link: &Link) -> Option<Finding> {
 pub(crate) fn permitted(answer: Result<Value>) -> Result<Option<Value>> {
     match answer {
         Ok(answer) => Ok(Some(answer)),
-        // Some hosted services lack CONFIG instead of denying it.
+        // Some hosted services lack CONFIG, which counts as a denial.
         Err(error) if error.kind() == ErrorKind::Denied => Ok(None),
         Err(error) => {
             let cause = std::error::Error::source(&error).map(ToString::to_string);

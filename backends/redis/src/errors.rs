@@ -15,7 +15,7 @@ pub(crate) enum Effect {
 }
 
 impl Effect {
-    /// Raises `limit` to 100 ms for busy machines.
+    /// Raises `limit` to at least 100 ms, which busy machines need.
     pub(crate) fn changes_within(limit: Duration) -> Self {
         const SHORTEST: Duration = Duration::from_millis(100);
         Self::ChangesBy(Instant::now() + limit.max(SHORTEST))
@@ -54,8 +54,8 @@ pub(crate) fn odd_answer(effect: Effect, what: impl std::fmt::Debug) -> Error {
     effect.unanswered(&format!("the server sent an unexpected reply: {what:?}"))
 }
 
-/// Error codes that mean that the request had no effect: after its decisive write, a script ignores
-/// errors.
+/// Error codes that mean that the request had no effect, because a script ignores errors after its
+/// decisive write.
 const REFUSALS: [(&str, ErrorKind, &str); 15] = [
     ("NOAUTH", ErrorKind::Denied, "the server requires a password; add it to the URL"),
     ("WRONGPASS", ErrorKind::Denied, "the server refuses the user name or password"),

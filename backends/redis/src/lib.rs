@@ -46,12 +46,12 @@
 //!   `user default off ~* &* +@all`, because Redis loads its log with that user's permissions. Put
 //!   all this into the configuration file: a restart loses settings made only by `CONFIG SET`, and
 //!   with them the locks. No client can detect this.
-//! - Fences grow, unless the data are lost **and** the server's clock steps back. After a failover
-//!   they grow too, unless the new master's clock is behind the old one's by more than the failover
+//! - Fences grow, unless the data are lost **and** the server's clock steps back. After a failover,
+//!   they grow unless the new master's clock is behind the old one's by more than the failover
 //!   took. While clients are connected, don't replace a server's data with a copy from the last
 //!   second (`SWAPDB`, `REPLICAOF`): fences may repeat.
 //! - Waiters are served in order of arrival. A failover, or a slot's move to a server whose clock
-//!   is far ahead, may lose the queue. Its waiters then queue again.
+//!   is far ahead, may lose the queue. The waiters then queue again.
 //! - A failover may lose the last grants, even with `replicas=1`, and two clients may hold one
 //!   lock. Only the fence distinguishes them.
 //!
@@ -213,8 +213,8 @@ async fn connect(config: Config) -> Result<Redis> {
     if !for_diagnosis {
         server.can_lock()?;
     }
-    // With Sentinel, a restarted master may lose its last writes, as a replica of a server that
-    // lacks them.
+    // With Sentinel, a restarted master may become a replica of a server that lacks its last
+    // writes.
     let keeps = matches!(topology, Topology::One(_)) && server.keeps_every_write();
     Ok(Redis::new(servers, profile_of(topology.backend(), keeps)))
 }

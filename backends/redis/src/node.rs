@@ -68,8 +68,8 @@ pub enum Vote {
 /// A vote for a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Yes {
-    /// The node's new counter: `max(counter + 1, candidate)`. A repeated claim gets the fence of
-    /// its hold.
+    /// The fence of the hold; of a new hold, `max(counter + 1, candidate)`, with the `candidate` of
+    /// [`Node::attempt`].
     pub fence: Fence,
     /// Set if the token already held the lock.
     pub repeated: bool,
@@ -229,8 +229,8 @@ impl RedisNode {
                  permit it: ACL SETUSER … +info",
             ));
         };
-        // A master that was a replica for a while may lack data. It keeps its run id, but gets a
-        // new replication id.
+        // A master that was a replica for a while may lack data. Only its replication id shows
+        // this, because its run id doesn't change.
         let run_and_history = format!("{run}+{}", server.says("master_replid").unwrap_or_default());
         // A promoted replica has its former master's replication id here.
         let was_replica =

@@ -161,8 +161,8 @@ mod tests {
 
     use super::*;
 
-    /// With this TTL, each renewal extends the fence counter's expiry, but a single request must
-    /// not.
+    /// With this TTL, each renewal extends the fence counter's expiry, but a request for a moving
+    /// slot must not.
     #[test]
     fn single_request_has_the_token_and_no_fence() {
         let mut claim = claim_for("x", 2 * DAY);

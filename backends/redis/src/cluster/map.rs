@@ -22,7 +22,8 @@ impl Address {
         }
     }
 
-    /// Parses `host:port`, also with an IPv6 address, or `:port` on the host `asked`.
+    /// Parses `host:port`, where the host may be an IPv6 address. An empty host means that of
+    /// `asked`.
     pub(crate) fn redirected(named: &str, asked: &Self) -> Option<Self> {
         let (host, port) = named.rsplit_once(':')?;
         Some(asked.address_of(host, port.parse().ok()?))

@@ -24,7 +24,7 @@ const REDIRECTIONS: u32 = 8;
 
 static ASKING: LazyLock<Cmd> = LazyLock::new(|| redis::cmd("ASKING"));
 
-/// A request in progress. Its drop refreshes the slot map, because the node may be silent.
+/// A request in progress. If dropped, it refreshes the slot map, because the node may be silent.
 struct InProgress<'c>(Option<&'c Arc<Cluster>>);
 
 impl Drop for InProgress<'_> {
@@ -36,8 +36,8 @@ impl Drop for InProgress<'_> {
 }
 
 impl Cluster {
-    /// Returns `None` without a retry if the slot is moving, and keys are missing or `ASKING`
-    /// conflicts with `before`.
+    /// Returns `None`, for the caller to retry, if the slot is moving and either keys are missing
+    /// or `ASKING` conflicts with `before`.
     pub(crate) async fn try_run(self: &Arc<Self>, call: Call<'_>) -> Result<Option<Value>> {
         let mut in_progress = InProgress(Some(self));
         let answer = self.route_until_answered(call).await;

@@ -1,7 +1,7 @@
 -- Breaks a hold that an operator has observed.
 --
 -- KEYS  lock, fence, tombstone of the observed token, queue, holders, meta
--- ARGV  observed token, '1' if any holder will do, 'now' or 'run-out', operator and reason,
+-- ARGV  observed token, '1' to break any holder, 'now' or 'run-out', operator and reason,
 --       lifetime of a tombstone in ms, wake-up channel, name, channel for breaks, '1' if PUBLISH
 --       counts all receivers
 --
@@ -9,7 +9,7 @@
 --   'free'             not held, or not by the observed token
 --   'freed', ms        deleted; the time that the hold had left (-1: no end)
 --   'runs-out', ms     can't be renewed; the time left
---   'retry'            any holder will do, but the observed one has changed
+--   'retry'            the holder has changed, and any holder is to be broken
 --   'unbreakable'      can't run out: another library can renew it, or it has no expiry
 --   'foreign'          the lock's key isn't a string
 

@@ -60,8 +60,8 @@ local function fences_of(value)
   return value:match('^lw1:%x+:(%d+):')
 end
 
--- Grants a lock whose key is missing. The lock's SET is last, so that nothing is held if an earlier
--- command fails. If the key isn't a string, SET NX fails, and the counter is restored.
+-- Grants a lock whose value was nil. The lock's SET is last, so that nothing is held if an earlier
+-- command fails. If the key exists with another type, SET NX fails, and the counter is restored.
 local function grant(lock, fence, counter, now, least, value, ttl)
   local last, marked_until = parse_counter(counter)
   local fences = fences_of(value)

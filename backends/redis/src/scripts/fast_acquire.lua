@@ -30,7 +30,6 @@ elseif taken then
         done = redis.pcall('SET', KEYS[2], last, 'PX', life)
       end
     else
-      -- No fast acquire rewrites a counter far ahead, so extend its expiry here.
       life = math.max(ARGV[2] + 0, math.ceil((last - bound) / 1000)) + 604800000
       done = redis.pcall('PTTL', KEYS[2])
       if type(done) == 'number' and done < life then

@@ -16,8 +16,7 @@ elseif offered then
 else
   local time = redis.call('TIME')
   micros = time[1] * 1000000 + time[2]
-  -- The tombstone is first: even if a later command fails, it refuses a late duplicate of the
-  -- acquire.
+  -- The tombstone is first, to refuse late duplicates even if a later command fails.
   if ARGV[2] ~= '0' then
     mark_counter(KEYS[3], micros, tonumber(ARGV[2]))
     redis.call('SET', KEYS[2], 'released', 'PX', ARGV[2])
@@ -39,7 +38,7 @@ if not ended then
   end
 end
 
--- The hold has ended, even if a later command fails.
+-- The hold has ended, so ignore later errors.
 pcall(function()
   life = 0
   if not ended or its.look(false) then

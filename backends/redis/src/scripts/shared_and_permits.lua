@@ -66,7 +66,7 @@ local function holders_of(lock, fence, holders, meta, micros)
     return taken + wanted <= tonumber(of)
   end
 
-  -- Concurrent readers have the same fence.
+  -- Returns the readers' common fence, or the first new one.
   function its.fence_for(mode, fences, ttl)
     if mode == 's' and its.kind_of_marker == 'shared' then
       extend_expiry(fence, ttl + IDLE_FENCE)

@@ -11,7 +11,7 @@
 -- Any other value is another library's lock.
 
 -- Returns the key's string, false if the key is missing, or an error table if it isn't a string.
--- For any other error, a second GET raises it.
+-- Raises any other error, by a second GET.
 local function get_string(key)
   local value = redis.pcall('GET', key)
   if type(value) == 'table' and not value.err:find('WRONGTYPE', 1, true) then
@@ -21,7 +21,7 @@ local function get_string(key)
 end
 
 -- A week in ms: how long a fence counter is kept once its last hold has ended and the clock has
--- reached it.
+-- reached the counter's value.
 local IDLE_FENCE = 604800000
 
 -- Returns 'held' or 'broken' if the value is an exclusive hold of the token, else nil.

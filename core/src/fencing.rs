@@ -23,8 +23,8 @@ pub const HEADER: &str = "lockwright-fence";
 /// A lock's name and its holder's fence, sent with a request to the protected resource.
 ///
 /// The text form is an item of [RFC 9651](https://www.rfc-editor.org/rfc/rfc9651). The fence is a
-/// string, because integers in that format have at most 15 digits. In the name, `%`, `"`, `\` and
-/// non-ASCII bytes are percent-encoded.
+/// string, because it may have 16 digits, and integers of that format at most 15. In the name, `%`,
+/// `"`, `\` and non-ASCII bytes are percent-encoded.
 ///
 /// ```
 /// use lockwright_core::fencing::Fenced;

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{BootInstant, Error, Result};
 
-/// The identity of one hold: 128 random bits. Written as 32 lower-case hexadecimal digits.
+/// The id of one hold: 128 random bits, written as 32 lower-case hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Token([u8; 16]);
@@ -183,8 +183,8 @@ mod vmclock {
         0
     }
 
-    /// Combines the device's disruption counter (byte 16) and its generation counter (byte 104),
-    /// which older devices lack.
+    /// Combines the device's disruption counter (byte 16) and, on newer devices, its generation
+    /// counter (byte 104).
     #[cfg(target_os = "linux")]
     pub(super) fn read(device: &std::fs::File) -> u128 {
         use std::os::unix::fs::FileExt;

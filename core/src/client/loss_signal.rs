@@ -36,8 +36,8 @@ impl Signal {
         std::iter::once(&self.first).chain(&self.others)
     }
 
-    /// Returns the state at this instant, even if a loss isn't reported yet. Of several holds,
-    /// returns the worst state: lost, then released, at risk, held.
+    /// Returns the state at this instant, including a loss that isn't reported yet. Of several
+    /// holds, returns the worst state: lost, then released, at risk, held.
     pub fn state(&self) -> HoldState {
         let states = self.all().map(|one| one.hold.state());
         states.max_by_key(|state| state.severity()).unwrap_or(HoldState::Held)
@@ -82,7 +82,7 @@ impl Signal {
 
 impl One {
     fn new(hold: &Arc<Hold>) -> Self {
-        // This call enables the hold's notifications.
+        // Enables the hold's notifications.
         let _ = hold.changed();
         Self { seen: hold.version(), hold: Arc::clone(hold) }
     }

@@ -22,7 +22,7 @@ pub(crate) struct Metrics {
     pub(crate) reentered: Counter,
     pub(crate) waited: Counter,
     pub(crate) timed_out: Counter,
-    /// Attempts without a valid grant. [`Totals::acquired`] counts the other attempts.
+    /// Acquire requests without a valid grant. [`Totals::acquired`] counts those with one.
     pub(crate) attempts: Counter,
     pub(crate) attempts_failed: Counter,
     pub(crate) grants_too_late: Counter,

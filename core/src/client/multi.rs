@@ -16,7 +16,7 @@ use super::loss_signal::first_of;
 use super::multi_guard::{release, remaining, renew, run};
 use super::{Shared, until};
 
-/// The shortest pause between two renewals of the acquired locks.
+/// The shortest pause between two renewals of the locks acquired so far.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 
 /// The longest pause between two checks for an alias: a second name of a held lock.
@@ -97,7 +97,7 @@ impl MultiRequest {
         self
     }
 
-    /// Limits the duration of each hold, from its own grant.
+    /// Limits the duration of each hold, counted from its grant.
     pub fn max_hold(mut self, time: Duration) -> Self {
         self.options.max_hold = Some(time);
         self
@@ -363,8 +363,8 @@ impl Part {
         }
     }
 
-    /// Returns true if this name is no alias of a held lock, false if unknown, and a conflict error
-    /// for an alias.
+    /// Returns true if this name isn't an alias of a held lock, false if that is unknown, and a
+    /// conflict for an alias.
     async fn is_apart_from(&self, held: &[Guard]) -> Result<bool> {
         if held.is_empty() {
             return Ok(true);

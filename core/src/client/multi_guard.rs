@@ -39,8 +39,7 @@ impl MultiGuard {
         self.fences(name).next()
     }
 
-    /// Returns the fences of `name`, one per client, in the order in which the names were added to
-    /// the request.
+    /// Returns the fences of `name`, one per client, in the order in which the clients were added.
     pub fn fences(&self, name: &str) -> impl Iterator<Item = Fence> {
         let guards = self.as_given.iter().map(|at| &self.guards[*at]);
         guards.filter(move |guard| guard.name() == name).map(Guard::fence)
@@ -70,8 +69,8 @@ impl MultiGuard {
         signal(&self.guards).expect("a request for several names has a name")
     }
 
-    /// Checks that all locks are held: see [`Guard::check`]. The error is that of the first lost
-    /// hold in the order of acquisition.
+    /// Checks that all locks are held: see [`Guard::check`]. If several are lost, the error is
+    /// about the one acquired first.
     pub fn check(&self) -> Result<()> {
         check(&self.guards)
     }

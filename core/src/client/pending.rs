@@ -19,7 +19,7 @@ pub(crate) struct Before {
 }
 
 impl Pending {
-    // Without `inline`, a contended turn has 4 % more instructions.
+    // Without `inline`, a contended lock takes 4 % more instructions.
     #[inline]
     pub(crate) fn new(
         shared: &Shared,

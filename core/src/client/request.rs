@@ -53,7 +53,7 @@ impl<H: Held> Request<H> {
         self
     }
 
-    /// Limits the hold's duration. Afterwards the hold counts as lost, even if renewed.
+    /// Limits the hold's duration. After this time, the hold counts as lost, even if renewed.
     pub fn max_hold(mut self, time: Duration) -> Self {
         self.options.max_hold = Some(time);
         self
@@ -74,7 +74,7 @@ impl<H: Held> Request<H> {
     }
 
     /// Makes [`acquire`](Request::acquire) try at most `tries` times, with a `pause` (± 25 %)
-    /// between them, without queueing. [`wait_for`](Request::wait_for) is fairer.
+    /// between tries, instead of queueing. [`wait_for`](Request::wait_for) is fairer.
     pub fn retry(mut self, tries: u32, pause: Duration) -> Self {
         self.options.retry = Some((tries, pause));
         self

@@ -59,7 +59,7 @@ impl Ticket {
     }
 }
 
-/// The attempts end after one TTL, because the ticket's hold isn't renewed and has expired by then.
+/// Retries for one TTL: then the ticket's hold, which isn't renewed, has expired.
 pub(super) async fn resume(shared: Arc<Shared>, ticket: &Ticket) -> Result<Arc<Hold>> {
     let mut options = Options::new(&shared, ticket.mode);
     options.ttl = ticket.ttl;

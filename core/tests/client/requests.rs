@@ -168,7 +168,7 @@ async fn no_backend_makes_a_ttl_of_months() {
 async fn one_error_of_a_blocked_request_is_no_trouble_once_the_server_answers() {
     let (locks, faulty, other, _, clock) = troubled_with(|profile| profile.blocks = true);
     let held = other.mutex("x").acquire().await.unwrap();
-    // A try, a blocked request that fails, a try, and a blocked request.
+    // The fates of a try, a blocked request, a try, and a blocked request.
     let long = Fate::Slow(TTL * 5);
     faulty.next(Op::Acquire, [Fate::Pass, UNAVAILABLE, Fate::Pass, long]);
     let waiting = tokio::spawn(locks.mutex("x").acquire());

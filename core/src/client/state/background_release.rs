@@ -87,7 +87,7 @@ impl Job {
     }
 
     /// Returns whether the release may be given up: after two TTLs, but never for an unanswered
-    /// claim, because the server may still grant the claim.
+    /// claim, which the server may still grant.
     fn may_give_up(&self, begun: BootInstant, now: BootInstant) -> bool {
         self.release_mode == ReleaseMode::Plain && now > begun + self.claim.ttl * 2
     }

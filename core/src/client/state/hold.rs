@@ -158,7 +158,7 @@ impl Hold {
     }
 
     /// Returns whether the hold is valid. Unlike [`state_at`](Self::state_at), this method may be
-    /// called with the table locked: it neither locks the table nor reports a loss.
+    /// called with the table locked, because it doesn't report a loss.
     pub(crate) fn looks_live(&self, now: BootInstant) -> bool {
         decode(self.phase.load(Ordering::SeqCst)).is_live() && now < self.lost_at()
     }

@@ -108,7 +108,7 @@ impl Turn {
         let pending = match &mut self.pending {
             Some(pending) => pending,
             none => {
-                // Create the token first: if its source panics, the turn must still have a name.
+                // Create the token first: if that panics, the turn must still have a name.
                 let token = shared.settings.tokens.next(now);
                 let name = self.name.take().expect("it isn't with a claim");
                 none.insert(Pending::new(shared, name, token, options, now))

@@ -55,8 +55,8 @@ impl Shared {
         if !shared.renewer_ended.load(Ordering::Acquire) {
             jobs.push_back(job);
         }
-        // Unlocks the mutex before the return. If the renewal task has ended, the return drops the
-        // job, which may lock the mutex.
+        // Unlock first: if the renewal task has ended, the return drops the job, which may lock the
+        // mutex.
         drop(jobs);
         shared.renewer.notify_one();
     }
@@ -134,8 +134,8 @@ impl Shared {
         }
     }
 
-    /// Returns whether a release ends with its first answer. Without a tombstone, the release is
-    /// repeated, because an unanswered acquire may still be granted.
+    /// Returns whether a release ends with its first answer. Otherwise an unanswered acquire may
+    /// still be granted, so the release is repeated.
     pub(crate) fn one_answer_reconciles(&self, release_mode: ReleaseMode) -> bool {
         release_mode == ReleaseMode::Plain || self.backend.profile().tombstones
     }

@@ -33,7 +33,7 @@ async fn writer(text: &str) -> Result<()> {
     let locks = lockwright::connect(&told("LATE_WRITE_URL")?).await?;
     let guard = locks.mutex(NAME).ttl(TTL).acquire().await?;
     println!("holds with fence {}", guard.fence());
-    // The wait simulates a delay between a check of the lock and the protected write.
+    // Simulates a delay between a check of the lock and the protected write.
     std::io::stdin().read_line(&mut String::new())?;
     let answer = put(&told("LATE_WRITE_SERVICE")?, &guard.fenced(), text)?;
     println!("{answer}");

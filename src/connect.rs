@@ -9,7 +9,8 @@ use lockwright_core::{DistributedLock, Error, Locks, Profile, Result, redact};
 /// # Errors
 /// - [`InvalidConfig`](crate::ErrorKind::InvalidConfig) for an invalid URL, or a backend that isn't
 ///   compiled in.
-/// - [`Unavailable`](crate::ErrorKind::Unavailable) or [`Denied`](crate::ErrorKind::Denied).
+/// - [`Unavailable`](crate::ErrorKind::Unavailable) if the server can't be reached,
+///   [`Denied`](crate::ErrorKind::Denied) if it denies access.
 ///
 /// # Cancel safety
 /// May be dropped. Nothing is left behind.

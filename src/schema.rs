@@ -2,7 +2,7 @@ use lockwright_core::{Error, Result, redact};
 
 use crate::connect::scheme_of;
 
-/// Returns the SQL of the backend's tables, for clients that may not create them. The call doesn't
+/// Returns the SQL of the backend's tables, for clients without the right to create them. Doesn't
 /// connect.
 ///
 /// # Errors

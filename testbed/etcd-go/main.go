@@ -1,5 +1,5 @@
 // A build of the current etcd, because Debian packages an older one. With the first argument "utl",
-// the program is etcd's offline tool instead of the server.
+// the program is etcd's offline tool.
 package main
 
 import (

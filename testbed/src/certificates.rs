@@ -76,7 +76,7 @@ impl Tls {
 
 pub(crate) fn make(folder: &Path, account: Option<Account>) -> Result<()> {
     folder::write(&folder.join("tls.cnf"), SETTINGS, account)?;
-    // Each CA has its own name, so clients find the right CA for a certificate.
+    // Each CA has its own name, so that clients find the right CA for a certificate.
     let name = folder.file_name().unwrap_or_default().to_string_lossy();
     let new_key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -config tls.cnf";
     for command in [

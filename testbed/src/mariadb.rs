@@ -9,7 +9,7 @@ use crate::{
     Account, Error, Process, Program, Result, certificates, folder, in_url, methods, packages, wait,
 };
 
-/// The server's Debian package. Unlike `mariadb-server`, it has no service and no database.
+/// The server's Debian package, without the service and database of `mariadb-server`.
 const SERVER: &str = "mariadb-server-core";
 const CLIENT: &str = "mariadb-client-core";
 
@@ -17,7 +17,7 @@ const ADMIN: &str = "root";
 const ADMIN_PASSWORD: &str = "testbed-of-lockwright";
 
 const USER: &str = "lockwright";
-/// A unique password, so tests can search logs for it.
+/// A unique password, so that tests can search logs for it.
 const PASSWORD: &str = "not-for-logs-7391";
 
 /// Options of a [`MariaDb`], without syncs to disk by default.
@@ -90,7 +90,7 @@ impl MariaDb {
             let escaped = password.replace('\\', "\\\\").replace('\'', "''");
             self.sql(&format!("ALTER USER {USER}@'%' IDENTIFIED BY '{escaped}'"))?;
         }
-        // Log in on the socket, because a user's first TCP login would need TLS.
+        // Log in on the socket: otherwise a user's first TCP login would need TLS.
         if Kind::chosen() == Kind::MySql {
             self.sql("DO 0")?;
             self.sql_as_user("DO 0")?;
@@ -261,8 +261,7 @@ fn version() -> Result<String> {
     server().args(["--no-defaults", "--version"]).run(Path::new("/"), "")
 }
 
-/// Returns options with the folders of a server in `LOCKWRIGHT_SERVER_ROOT`; no options for an
-/// installed server.
+/// Returns a server's folders in `LOCKWRIGHT_SERVER_ROOT` as options; none for an installed server.
 fn messages() -> Vec<String> {
     let folders = ["usr/share/mariadb", "usr/share/mysql"];
     let (Some(usr), Some(messages), Some(_)) =

@@ -122,7 +122,7 @@ macro_rules! ensemble_methods {
                 self.url_through(self.members.iter().map(Member::port))
             }
 
-            /// Waits for a leader other than `old`, and returns its index.
+            /// Waits for a leader other than `old`, and returns the new leader's index.
             pub fn wait_for_another_leader(&self, old: usize) -> crate::Result<usize> {
                 wait_until("the election", || self.leader().ok().filter(|leader| *leader != old))
             }

@@ -68,7 +68,6 @@ impl Member {
         self.is_learner
     }
 
-    /// Runs `etcdctl` on this member.
     pub fn ctl(&self, arguments: &[&str]) -> Result<String> {
         self.cluster.run(&[self.endpoint()], arguments)
     }
@@ -107,7 +106,7 @@ impl Member {
         self.metric("etcd_server_is_leader") == Some(1.0)
     }
 
-    /// Returns whether the member follows a leader or is the leader.
+    /// Returns whether the member follows or is a leader.
     pub fn has_leader(&self) -> bool {
         self.metric("etcd_server_has_leader") == Some(1.0)
     }
@@ -118,7 +117,6 @@ impl Member {
         answer.is_some_and(|answer| answer.contains(r#""health":"true""#))
     }
 
-    /// Returns a metric, or `None` if the member doesn't answer.
     pub fn metric(&self, name: &str) -> Option<f64> {
         let answer = http::get(local(self.ports.metrics), "/metrics", SOON)?;
         let mut lines = answer.lines().filter_map(|line| line.rsplit_once(' '));

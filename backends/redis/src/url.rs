@@ -52,7 +52,7 @@ impl Kind {
     }
 }
 
-/// `shown` is the URL without secrets.
+/// `shown` is the URL without secrets, for errors.
 pub(crate) fn read(url: &str, shown: &str) -> Result<Contents, Error> {
     let (scheme, rest) = url.trim().split_once(':').unwrap_or_default();
     let scheme = scheme.to_ascii_lowercase().replacen("valkey", "redis", 1);

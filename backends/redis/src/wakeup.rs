@@ -6,8 +6,8 @@
 //! - *broken*: the token of a hold that an operator broke.
 //! - *offered*, one channel per client: see `offers.rs`.
 //!
-//! While the client is disconnected, it misses messages. So each new connection wakes all waiters,
-//! and waiters poll.
+//! A disconnected client misses messages. So each new connection wakes all waiters, and waiters
+//! poll.
 
 use std::sync::{Arc, OnceLock, Weak};
 

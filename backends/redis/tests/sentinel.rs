@@ -1,6 +1,6 @@
 //! Runs the conformance suite on a master that Sentinels name.
 //!
-//! The Sentinels wait a minute before a failover, so none occurs during a case.
+//! The Sentinels wait a minute before a failover, so none occurs.
 #![forbid(unsafe_code)]
 
 #[path = "suite/fenced_value.rs"]

@@ -59,7 +59,7 @@ impl<'c> Sentinels<'c> {
         let searching = async {
             loop {
                 match self.once(&connect).await {
-                    // Until a failover is complete, Sentinels name the dead master.
+                    // Retry, because Sentinels name the dead master until a failover is complete.
                     Err(failure) if failure.kind() == ErrorKind::Unavailable => {
                         last = Some(failure)
                     }

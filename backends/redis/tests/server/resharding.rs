@@ -185,7 +185,7 @@ async fn nothing_is_granted_or_broken_by_halves() {
         let new = redis.try_acquire(&claim("{s}new")).await;
         fails_with(new, ErrorKind::Unavailable, "moving");
         match redis.try_acquire(&claim("s")).await {
-            // Until a key moves, the fast path finds both keys on one node.
+            // Until a key moves, the fast path finds the lock and its fence on one node.
             Ok(AcquireOutcome::Busy(_)) => assert!(half.is_empty(), "{half:?}"),
             refused => drop(fails_with(refused, ErrorKind::Unavailable, "moving")),
         }

@@ -114,7 +114,6 @@ async fn sentinels_that_are_frozen_or_dead_cost_little() {
 
 #[tokio::test]
 async fn wrong_settings_of_sentinels_are_reported() {
-    // Servers and Sentinels have different logins.
     let (servers, other) = (testbed::Redis::options().password(SECRET), format!("other-{SECRET}"));
     let set = Sentinels::options().servers(servers).sentinel_password(&other).start().unwrap();
     let url = set.url();

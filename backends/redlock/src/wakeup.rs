@@ -1,9 +1,8 @@
 //! Notifications by the nodes, forwarded to the attached clients.
 //!
-//! A wake-up is forwarded at once when a quorum has sent it. A minority's is forwarded because the
-//! majority's may be lost, but after a random pause: clients with split votes must not retry
-//! together. A hold's first risk or loss is forwarded as `AtRisk`, and the loss that leaves no
-//! quorum as `Lost`.
+//! A quorum's wake-up is forwarded at once. A minority's is forwarded after a random pause, in case
+//! the others are lost: clients with split votes must not retry together. A hold's first risk or
+//! loss is forwarded as `AtRisk`, and the loss that leaves no quorum as `Lost`.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};

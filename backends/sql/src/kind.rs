@@ -2,7 +2,7 @@ use lockwright_core::{Claim, Error, Mode, Result};
 
 /// Returns the value of a name's `token` column while the name has readers or permit holders.
 ///
-/// Returns `None` for an exclusive hold: then the column has the hold's token, 32 hex digits.
+/// Returns `None` for an exclusive hold, whose token (32 hex digits) is in the column.
 pub(crate) fn kind(mode: Mode) -> Option<String> {
     match mode {
         Mode::Shared => Some(READERS.to_owned()),

@@ -32,7 +32,7 @@ pub(super) const MARK: &str = "current_setting('lockwright.mark', true)";
 pub(crate) struct Connection {
     pub(super) driver: PgConnection,
     /// SQL that sets each request's time limits behind a pooler. There, statements aren't prepared,
-    /// because the pooler changes sessions.
+    /// because sessions change.
     limits: Option<String>,
 }
 

@@ -91,8 +91,8 @@ impl Drop for Listener {
     }
 }
 
-/// Wakes the waiters when the listening task ends, also with its runtime. They retry, and start
-/// another task.
+/// Wakes the waiters when the listening task or its runtime ends. They retry, and start another
+/// task.
 struct Listening(Arc<Shared>);
 
 impl Drop for Listening {
@@ -156,7 +156,7 @@ impl Shared {
             match tokio::time::timeout(LOOK, listener.try_recv()).await {
                 Ok(note) => self.wake(note?.ok_or(sqlx::Error::WorkerCrashed)?.payload()),
                 Err(_) => {
-                    // A dead connection is as silent as an idle one, so a query tests it.
+                    // A dead connection is as silent as an idle one, so send a query.
                     within(limits.answer, listener.execute("SELECT 1")).await?;
                 }
             }

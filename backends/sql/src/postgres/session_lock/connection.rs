@@ -36,7 +36,7 @@ const LET_GO: &str = "SELECT set_config('idle_session_timeout', '60s', false), \
 
 pub(crate) struct PgSession {
     listener: PgListener,
-    /// The pool of the listener's connection. It has no other connection.
+    /// The listener's pool, which has no other connection.
     pool: PgPool,
     common: Arc<Sessions<Postgresql>>,
     id: SessionId,
@@ -480,15 +480,15 @@ async fn set_up(listener: &mut PgListener, dialect: &Postgresql) -> sqlx::Result
     fetch_on(connection, text).await?.pop().ok_or(sqlx::Error::RowNotFound)
 }
 
-/// Connects without sqlx's pool until an attempt fails, and returns its error. The pool hides such
-/// errors: it retries while no server answers or the server has too many clients.
+/// Connects without sqlx's pool until an attempt fails, and returns the error. The pool hides
+/// errors, because it retries while no server answers or the server has too many clients.
 async fn connect_error(pool: &Weak<Pool<Postgresql>>) -> sqlx::Error {
     const PAUSE: Duration = Duration::from_millis(200);
 
     loop {
         tokio::time::sleep(PAUSE).await;
         let Some(pool) = pool.upgrade() else { return sqlx::Error::PoolClosed };
-        // The modes `session` and `row` have no separate listener, so its permit is free.
+        // These modes don't use the listener's permit, so it is free.
         let Some(permit) = Permit::try_get(&pool, Use::Listen) else { continue };
         let limit = pool.limits().connect;
         drop(pool);

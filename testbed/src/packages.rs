@@ -1,4 +1,4 @@
-//! Finds servers in the folder of unpacked packages that `LOCKWRIGHT_SERVER_ROOT` names.
+//! Finds servers in unpacked packages, whose folder `LOCKWRIGHT_SERVER_ROOT` names.
 
 use std::path::PathBuf;
 

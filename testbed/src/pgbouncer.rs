@@ -10,7 +10,7 @@ use crate::{Postgres, Process, Program, Result, folder, in_url, methods, port};
 
 const PACKAGE: &str = "pgbouncer";
 
-/// The user and password differ from the server's, so a mix-up fails a test.
+/// The user and password differ from the server's, so that a mix-up fails a test.
 const USER: &str = "pooled";
 const PASSWORD: &str = "not-for-logs-5528";
 
@@ -26,7 +26,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Adds a setting of the section `[pgbouncer]`. The last value of a name counts.
+    /// Adds a setting to the section `[pgbouncer]`. The last value of a name counts.
     pub fn set(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.settings.push((name.into(), value.into()));
         self
@@ -131,7 +131,7 @@ fn launch(port: u16, options: &Options, folder: &Path) -> Result<Process> {
         .run_as(postgres::account())
         .start(folder)?;
     process.wait_until_ready(|| {
-        // Connecting is a cheap poll, and `psql` proves that this PgBouncer has the port.
+        // A connection is a cheap poll. Then `psql` proves that this PgBouncer has the port.
         TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()?;
         psql(port, "pgbouncer", "SHOW VERSION;", folder).ok()
     })?;

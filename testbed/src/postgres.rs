@@ -56,7 +56,7 @@ impl Options {
     pub fn replica_of(mut self, primary: &Postgres) -> Self {
         self.primary =
             Some(Primary { folder: primary.folder.path().to_owned(), port: primary.port });
-        // Some settings of a standby must not be smaller than the primary's.
+        // Inherited, because some settings of a standby must not be smaller than the primary's.
         self.settings.splice(0..0, primary.options.settings.iter().cloned());
         self.password.clone_from(&primary.options.password);
         self
@@ -112,7 +112,7 @@ impl Drop for Postgres {
         if self.process.is_frozen() {
             self.process.kill();
         } else {
-            // SIGQUIT is faster than a shutdown, and unlike a kill it frees the shared memory.
+            // SIGQUIT is faster than a shutdown, and frees the shared memory, unlike SIGKILL.
             self.process.stop_by(Signal::QUIT);
         }
         remove_shared_memory(self.folder.path());
@@ -145,7 +145,7 @@ fn fill(options: &Options, folder: &Path) -> Result<()> {
 }
 
 fn fill_as_new(folder: &Path) -> Result<()> {
-    // Skips syncs, because the cached files can be created again.
+    // Without syncs, because the cached files can be created again.
     let arguments = "--no-sync --no-instructions --wal-segsize=1 --encoding=UTF8 --locale=C \
                      --auth-local=trust --auth-host=scram-sha-256";
     let arguments: Vec<&str> = arguments.split(' ').collect();

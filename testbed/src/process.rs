@@ -244,7 +244,8 @@ impl Process {
         }
     }
 
-    /// Resumes the process, sends its stop signal, and waits. Kills it after [`wait::LIMIT`].
+    /// Resumes the process, sends its stop signal, and waits for its end. Kills it after
+    /// [`wait::LIMIT`].
     pub fn stop(&mut self) {
         self.stop_by(self.stop_signal);
     }

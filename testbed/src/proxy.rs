@@ -129,7 +129,7 @@ impl Proxy {
         self.shared.state().delayed
     }
 
-    /// Holds the requests of one connection (counted from 0) until the next call.
+    /// Holds the requests of one connection (counted from 0) until this function is called again.
     pub fn keep_requests_of(&self, connection: Option<usize>) {
         self.shared.state().keeping = connection;
         self.shared.changed.notify_all();

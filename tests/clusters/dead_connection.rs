@@ -1,5 +1,5 @@
-//! A connection that dies during a long hold. This longest test starts early, because tests start
-//! in the alphabetical order of their modules.
+//! A connection that dies during a long hold. Tests start in the alphabetical order of their
+//! modules, so this longest test starts early.
 
 use std::time::Duration;
 

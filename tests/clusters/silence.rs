@@ -36,7 +36,7 @@ impl Client {
         warm.release().await.unwrap();
     }
 
-    /// Tests that a hold survives a silence that begins `after` its grant.
+    /// The silence begins `after` the grant.
     pub(super) async fn hold_survives(&self, label: &str, ttl: Duration, after: Duration) {
         let name = format!("held-{label}-{ttl:?}-{after:?}");
         let guard = self.locks.mutex(name).ttl(ttl).acquire().await.unwrap();

@@ -42,7 +42,6 @@ fn tickets() {
     });
 }
 
-/// Tests a ticket with a held lock's name, but another token.
 #[tokio::test]
 async fn a_ticket_that_was_changed_takes_over_nothing() {
     let locks = lockwright::connect("memory:").await.unwrap();

@@ -50,7 +50,7 @@ impl Redis {
         Ok(Self { process, port, bus_port, options: options.clone(), admin, folder })
     }
 
-    /// Returns the URL, with the first user's login or, without users, the password.
+    /// Returns the URL, with the first user's login, or with the password if there are no users.
     pub fn url(&self) -> String {
         self.url_through(self.port)
     }

@@ -62,7 +62,7 @@ impl SentinelsOptions {
 
 /// A master, its replicas, and three Sentinels with a quorum of two.
 ///
-/// A server that [restarts](Redis::restart) keeps its role. After about a second, the Sentinels
+/// A server that [restarts](Redis::restart) keeps its role. About a second later, the Sentinels
 /// make an old master a replica.
 #[derive(Debug)]
 pub struct Sentinels {

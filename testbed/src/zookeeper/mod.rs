@@ -69,7 +69,7 @@ impl ZooKeeper {
         self.members[member].four_letter(command)
     }
 
-    /// Returns the leader. If an isolated old leader remains, returns the newer one.
+    /// Returns the leader. If an isolated old leader remains, returns the newer leader.
     pub fn leader(&self) -> Result<usize> {
         let leaders = self.members.iter().enumerate().filter(|(_, member)| member.is_leader());
         // The zxid's upper half is the epoch.

@@ -38,7 +38,7 @@ fn server_is_gone_when_the_test_process_is_killed() {
     process.kill().unwrap();
     process.wait().unwrap();
     assert_gone(pid);
-    // A killed process can't remove its folder.
+    // The killed process left its folder behind.
     std::fs::remove_dir_all(folder).unwrap();
 }
 

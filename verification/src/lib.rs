@@ -26,12 +26,13 @@ pub trait Protocol {
     /// Returns the promise that `state` breaks, if any. `last` is true if `state` has no steps.
     fn judge(&self, state: &Self::State, last: bool) -> Option<Self::Promise>;
 
-    /// Returns one representative of all equivalent states, such as states with exchanged names.
+    /// Returns one representative of all states equivalent to `state`, such as states with
+    /// exchanged names.
     fn canonical(&self, state: &Self::State) -> Self::State {
         *state
     }
 
-    /// Writes a step as text.
+    /// Appends a step's description to `text`.
     fn tell(&self, before: &Self::State, step: &Step<Self>, text: &mut String);
 }
 
@@ -113,7 +114,7 @@ pub fn explore<P: Protocol>(
     explored
 }
 
-/// Computes the steps again, because in canonical `states`, names may be exchanged.
+/// Computes the steps of a trace again, because canonical `states` may have exchanged names.
 fn trace<P: Protocol>(protocol: &P, states: &[P::State], last: Option<P::State>) -> String {
     let mut text = String::new();
     let mut steps = Vec::new();

@@ -2,8 +2,8 @@
 //! memory backend, and on servers with hand-overs and events. The checker must find no violation,
 //! no task may be stuck, and no hold may be left.
 //!
-//! The seed determines all choices, but not tokio's order of tasks. So a failure may need
-//! several runs of its seed.
+//! The seed determines all choices, but not tokio's order of tasks. So a failure may recur only
+//! after several runs of its seed.
 //!
 //! ```sh
 //! LOCKWRIGHT_SEEDS=10000 cargo test --release -p lockwright-verification --test memory_simulation -- --nocapture
@@ -62,7 +62,7 @@ fn trouble(seed: u64) -> Trouble {
 /// place in the queue for five poll intervals.
 fn longest_wait(trouble: Trouble) -> Duration {
     if trouble == Trouble::default() {
-        // The limit is less than a poll interval, because no wake-up is lost.
+        // No wake-up is lost, so the limit is less than a poll interval.
         return TTL * 3 / 2;
     }
     let poll = Duration::from_secs(1);
@@ -114,7 +114,7 @@ fn run(seed: u64, manner: Manner) -> (Checked, Seen) {
     (history::check(&simulated.entries, &rules(seed, manner)), seen)
 }
 
-/// Runs all seeds. Panics if one breaks a promise.
+/// Runs all seeds. Panics if a seed breaks a promise.
 fn run_all(manner: impl Fn(u64) -> Manner) -> (Figures, Seen) {
     let (mut all, mut seen, mut broken) = (Figures::default(), Seen::default(), Vec::new());
     for seed in seeds(SEEDS) {
@@ -146,7 +146,7 @@ fn no_schedule_with_events_breaks_a_promise() {
             late_events: *random.one_of(&[0, 20, 60]),
             no_tombstones: random.one_in(3),
             // Not with `kills`: the checker assumes that a killed process's hold lasts until its
-            // deadline.
+            // deadline, but a meddling server may end it.
             meddles: random.one_in(2) && !trouble(seed).kills,
             forgets: false,
         }
@@ -157,7 +157,7 @@ fn no_schedule_with_events_breaks_a_promise() {
 
 #[test]
 fn seeds_that_found_a_bug_find_none() {
-    // In these runs, a bug left a lock free for a second while a client waited.
+    // In these runs, a former bug left a lock free for a second while a client waited.
     for seed in [4972, 5512, 6304, 9944] {
         assert_eq!(run(seed, Manner::default()).0.violations, [], "seed {seed}");
     }

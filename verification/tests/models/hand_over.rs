@@ -28,20 +28,19 @@ const NOBODY: u8 = 9;
 /// The rules that the model lacks. Each missing rule breaks a promise.
 #[derive(Clone, Copy, Default)]
 struct Missing {
-    /// An offered hold begins when the client sent the claim, plus the server's time from queueing
-    /// to offer, or at the offer's receipt if that is earlier. Without this rule, it begins at the
+    /// An offered hold begins at the earlier of two times: the offer's receipt, or the sending of
+    /// the claim plus the server's time from queueing to offer. Without this rule, it begins at the
     /// receipt.
     begins_by_the_servers_clock: bool,
     /// The times of sending and of queueing come from the same request.
     one_request_for_both: bool,
-    /// A client considers an unconfirmed offer valid for `OFFER`. Without this rule, it considers
-    /// the offer valid for a TTL.
+    /// A client considers an unconfirmed offer valid for `OFFER`, and without this rule for a TTL.
     uses_an_offer_briefly: bool,
     /// If an offer may have expired, its client requests the lock again, and gets the offer's
     /// fence. Without this rule, the client renews the offer.
     asks_again: bool,
     offers_briefly: bool,
-    /// No new client is granted the lock while others wait.
+    /// No new client is granted the lock while other clients wait.
     no_newcomer_overtakes: bool,
     leaves_the_queue: bool,
     a_fence_of_its_own: bool,
@@ -70,7 +69,7 @@ enum Promise {
     FirstComeFirstServed,
     AStoppedClientDelaysOthersBriefly,
     NoClientWaitsAndHolds,
-    // These aren't promises, but events that must be possible.
+    // Events that must be possible, not promises.
     WasHandedOver,
     WasTooOldToUse,
     CameAfterAStoppedClient,
@@ -195,7 +194,7 @@ impl HandOver {
         self
     }
 
-    /// Returns how long a client considers a hold valid that lasts `life` on the server.
+    /// Returns how long a client relies on a hold that lasts `life` on the server.
     fn validity(&self, life: i8) -> i8 {
         if self.without.allows_for_drift { life } else { life - ALLOWANCE }
     }
@@ -440,7 +439,7 @@ impl Protocol for HandOver {
     }
 
     fn steps(&self, state: &State, steps: &mut Vec<Step<Self>>) {
-        // For a trace, `explore` also calls `steps` with states that aren't canonical.
+        // For a trace, `explore` calls `steps` with states that aren't canonical.
         let state = &self.canonical(state);
         let mut step = |action, next, broken| steps.push(Step { action, next, broken });
         if state.now < self.clocks.end {

@@ -80,7 +80,7 @@ fn words(promise: impl std::fmt::Debug) -> String {
     text
 }
 
-/// Checks that this event is possible, so that the promises aren't kept trivially.
+/// Checks that `event` is possible, so that the promises aren't kept trivially.
 fn happens<P: Protocol>(what: &str, protocol: &P, event: P::Promise) {
     let explored = explore(protocol, |promise| promise == event);
     assert!(explored.broken.is_some(), "this event never happens: {what}");

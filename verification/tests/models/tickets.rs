@@ -41,7 +41,7 @@ enum Promise {
     ATicketIsTakenOverOnce,
     ALaterHoldHasALargerFence,
     AnEndedTokenIsNotGranted,
-    // These aren't promises, but events that must be possible.
+    // Events that must be possible, not promises.
     TheHoldMoved,
     DoraHadItAfterwards,
 }

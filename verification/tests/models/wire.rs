@@ -1,6 +1,6 @@
 //! Messages in flight. They arrive in any order, at any time, or never.
 
-/// The largest number of messages in flight. At this number, no more are sent.
+/// The largest number of messages in flight. At this number, no message is sent.
 pub(crate) const ROOM: usize = 2;
 
 /// The messages, sorted so that their order doesn't distinguish states.

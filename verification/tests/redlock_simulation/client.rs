@@ -164,8 +164,8 @@ impl Task {
     }
 }
 
-/// A hold from its grant to its end, reported loss or deadline. `end` or `drop` adds the hold to
-/// the history.
+/// A hold from its grant to its end, its reported loss, or its deadline. `end` or `drop` adds the
+/// hold to the history.
 struct Hold {
     stage: Arc<Stage>,
     client: usize,

@@ -74,7 +74,7 @@ struct Connection {
     /// When the latest message arrives. Later messages don't overtake this message.
     last_arrival: Micros,
     cut_until: Micros,
-    /// The client has reset its connection, and can't reconnect while the link is cut.
+    /// True if the client has reset its connection. It can't reconnect while the link is cut.
     given_up: bool,
     /// The connection on which the client last received an incarnation, and the incarnation's
     /// `run`.
@@ -183,8 +183,8 @@ impl Net {
 
     /// Delivers messages forever.
     ///
-    /// Each delivery follows a sleep. On the paused clock, a sleep ends only when all tasks are
-    /// idle. So the order in which tokio wakes a client's tasks doesn't change the schedule.
+    /// Each delivery follows a sleep, which on the paused clock ends only when all tasks are idle.
+    /// So tokio's order of tasks doesn't change the schedule.
     pub(crate) async fn deliver(self: Arc<Self>) {
         loop {
             let now = self.now();

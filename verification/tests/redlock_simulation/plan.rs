@@ -60,9 +60,9 @@ pub(crate) struct Weather {
     pub(crate) reply_lost: u64,
     pub(crate) doubled: u64,
     pub(crate) connection_breaks: u64,
-    /// Messages delayed by up to four times the node time-out.
+    /// The number delayed by up to four times the node time-out.
     pub(crate) slow: u64,
-    /// Messages delayed by up to twice the largest TTL.
+    /// The number delayed by up to twice the largest TTL.
     pub(crate) very_slow: u64,
     /// The maximum delay of other messages.
     pub(crate) usual: Duration,
@@ -221,7 +221,6 @@ impl Plan {
         }
     }
 
-    /// Adds data losses on minorities of nodes.
     fn add_losses(&mut self, chance: &mut Chance) {
         let largest = self.largest_ttl.as_micros() as u64;
         let end = self.horizon.as_micros() as u64;
@@ -255,8 +254,8 @@ impl Plan {
         }
     }
 
-    /// Makes the nodes' fence counters differ widely. Client 0 takes its fence candidates from its
-    /// clock, which is ahead of all others. This client mostly reaches one node, from which the
+    /// Makes the nodes' fence counters differ widely. Client 0's clock, which gives its fence
+    /// candidates, is ahead of all others. This client mostly reaches one node, from which the
     /// other clients are often cut off.
     fn tilt(&mut self, chance: &mut Chance) {
         let end = self.horizon.as_micros() as u64;
@@ -281,8 +280,8 @@ impl Plan {
         }
     }
 
-    /// Lets the clients' clocks differ by less than half the largest TTL. After a loss of data, a
-    /// node waits longer than that before it votes. So the next candidates exceed the lost fences.
+    /// Lets the clients' clocks differ by less than half the largest TTL. A node that lost data
+    /// votes only after the largest TTL, so the next candidates exceed the lost fences.
     fn tame_clocks(&mut self, chance: &mut Chance) {
         let apart = self.largest_ttl.as_micros() as u64 / 2;
         for client in &mut self.clients {

@@ -171,7 +171,7 @@ fn violations(history: &History) -> Vec<String> {
         // Fences must follow the order of grants only if no two holds overlapped.
         found.extend(out_of_order(&history.holds()));
     }
-    // Sort, because the checker's order of names is unspecified.
+    // The checker's order of names is unspecified.
     found.sort();
     found
 }

@@ -126,7 +126,7 @@ fn first_of(world: World, problem: &str) {
     panic!("{world:?}: none of {BEYOND} seeds has {problem:?}");
 }
 
-/// Each world breaks a condition of the profile, or a rule of the nodes.
+/// Each of these worlds breaks a condition of the profile, or a rule of the nodes.
 #[test]
 fn every_other_world_breaks_a_promise() {
     const TWO: &str = "two holds were valid at once";

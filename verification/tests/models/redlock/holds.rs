@@ -79,6 +79,6 @@ fn larger_bounds() {
     let without = Missing { note_replaces: true, answer_before_repeat: true, ..Missing::default() };
     let title = "the same, unanswered requests notwithstanding, noted never lowered";
     rows.push(row(title, without, four));
-    // The rows are compared last, so that all results are printed.
+    // The rows are compared last, so that all results are printed even if one is wrong.
     rows.iter().for_each(|row| crate::page::<Redlock<3>>().has(row));
 }

@@ -11,7 +11,7 @@ pub(crate) enum Action {
     Renew(usize),
     Vote(usize, usize),
     Refuse(usize, usize),
-    /// Like `Vote`, but the request later arrives again.
+    /// Like `Vote`, but the request arrives again later.
     Duplicate(usize, usize),
     Choose(usize),
     Raise(usize, usize),
@@ -50,7 +50,7 @@ impl<const N: usize> Protocol for Redlock<N> {
             match rounds.phase(round) {
                 Phase::Unstarted => {
                     self.begin(state, round, steps);
-                    // Rounds start in the order of their numbers.
+                    // Rounds start in the order of their numbers, so no later round can start.
                     break;
                 }
                 Phase::Asking if rounds.is_renewal(round) => self.renewed(state, round, steps),
@@ -180,8 +180,8 @@ impl<const N: usize> Redlock<N> {
         }
     }
 
-    /// Returns the highest fence among the granted rounds that a voting node has forgotten. That
-    /// fence is older than the largest TTL, because the node votes again only after that time.
+    /// Returns the highest fence among the granted rounds that a voting node has forgotten. The
+    /// node votes again only after the largest TTL, so the fence is older.
     fn certainly_older(&self, state: &State<N>) -> u64 {
         let mut highest = 0;
         if !self.without.clocks_are_near {
@@ -365,7 +365,8 @@ impl<const N: usize> Redlock<N> {
             && of_token.all(|round| !state.rounds.is_live(round) && !node.has(round, Mail::Asked))
     }
 
-    /// Returns whether a next claim would be granted, with a higher fence than all earlier grants.
+    /// Returns whether the next claim would be granted, with a higher fence than all earlier
+    /// grants.
     fn next_is_granted(&self, state: &State<N>) -> bool {
         let quiet = state.nodes.iter().all(|node| node.is_free() && !node.waits());
         let over = (0..self.bounds.rounds).all(|round| !state.rounds.is_live(round));

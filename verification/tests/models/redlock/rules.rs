@@ -39,7 +39,8 @@ pub(crate) struct Missing {
     pub(crate) release_checks_token: bool,
     /// The client sends a node no request with a token whose release is in flight to the node.
     pub(crate) release_before_repeat: bool,
-    /// The client sends a node no request while an earlier one with the same token is in flight.
+    /// The client sends a node no request while an earlier request with the same token is in
+    /// flight.
     pub(crate) answer_before_repeat: bool,
     pub(crate) tombstones: bool,
     /// Nodes that lost the token get it again only if a quorum still has the hold. Without this

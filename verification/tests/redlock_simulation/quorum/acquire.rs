@@ -76,7 +76,7 @@ async fn a_node_that_hangs_is_waited_for_once() {
     five.nodes[3].fate(Fate::Down);
     let error = five.redlock.try_acquire(&claim("x")).await.unwrap_err().to_string();
     assert!(error.contains("node:0: it did not answer recent requests"), "{error}");
-    // Two nodes aren't a quorum, so the client waits for the three silent ones.
+    // Two nodes aren't a quorum, so the client waits for the three silent nodes.
     five.nodes[2].fate(Fate::Unanswered);
     five.nodes[3].fate(Fate::Answered);
     five.redlock.try_acquire(&claim("x")).await.unwrap_err();
@@ -182,7 +182,7 @@ async fn a_vote_whose_answer_was_lost_is_given_back() {
     // The nodes confirmed the releases, so the error isn't `Indeterminate`.
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert_eq!(five.holders(&lost), 0);
-    // The released token has a tombstone.
+    // The released token's tombstone prevents a grant.
     five.at(0..3).for_each(|node| node.state().attempts = Fate::Answered);
     let ended = five.redlock.try_acquire(&lost).await.unwrap_err();
     assert_eq!(ended.lost_reason(), Some(lockwright_core::Reason::Gone), "{ended}");

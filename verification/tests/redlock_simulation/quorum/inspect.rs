@@ -100,7 +100,7 @@ async fn possible_holds_of_a_quorum_are_shown_while_nodes_are_away() {
 
 #[tokio::test(start_paused = true)]
 async fn remains_of_an_earlier_hold_are_not_taken_for_the_present_one() {
-    // Two nodes show the ended hold, and two the present one, which must win. Repeat this, because
+    // Two nodes show the ended hold, and two the present hold, which must win. Repeat this, because
     // the random order of a `HashMap` could hide a fault.
     for _ in 0..10 {
         let five = five();
@@ -114,7 +114,7 @@ async fn remains_of_an_earlier_hold_are_not_taken_for_the_present_one() {
         five.nodes[2].fate(Fate::Answered);
         shows(&five.redlock, &held).await;
     }
-    // More nodes show the ended hold than the present one.
+    // More nodes show the ended hold than the present hold.
     let (clock, seven) = (Clock::tokio(), nodes(7));
     let redlock = redlock(&seven, options(&clock)).unwrap();
     let (left, held) = (claim("x"), claim("x"));
@@ -175,7 +175,7 @@ async fn a_listing_is_merged_page_by_page() {
             None => break,
         }
     }
-    // The name that only node 1 has isn't listed: the one silent node can't complete its quorum.
+    // The name that only node 1 has isn't listed: with the silent node, it has at most two votes.
     assert_eq!(names, expected);
     assert!(pages > 5, "{pages}");
 }

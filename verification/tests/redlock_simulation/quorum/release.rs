@@ -104,7 +104,7 @@ async fn hold_of_a_minority_was_already_lost() {
         let ended = five.redlock.release(&held, ReleaseMode::Plain).await.unwrap();
         assert_eq!(ended, ReleaseOutcome::NotHeld, "{lost:?}");
     }
-    // A minority that replies `NotHeld` doesn't decide, even if it replies first.
+    // The replies `NotHeld` of a minority don't decide, even if they come first.
     let (five, held) = five_with_hold().await;
     five.clear(0..2);
     released(&five.redlock, &held, ReleaseMode::Plain).await;

@@ -33,7 +33,8 @@ pub(crate) struct TestNode {
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) fate: Fate,
-    /// `releases`, `raises` and `attempts` override `fate` for their requests, unless `Answered`.
+    /// `releases`, `raises` and `attempts` override `fate` for their requests, unless they are
+    /// `Answered`.
     pub(crate) releases: Fate,
     pub(crate) raises: Fate,
     pub(crate) attempts: Fate,

@@ -171,8 +171,8 @@ impl Binary {
         report
     }
 
-    /// Returns the binary's tests, or none if the listing takes longer than [`LISTING`], because
-    /// some binaries start servers first.
+    /// Returns the binary's tests, or none if the listing exceeds [`LISTING`]: some binaries start
+    /// servers before they list tests.
     fn listed(&self, log: &str, args: &[String]) -> Vec<String> {
         let mut command = self.command(args);
         command.arg("--list");
@@ -265,8 +265,8 @@ mod tests {
     fn script(folder: &Path, name: &str, text: &str) -> Binary {
         let [draft, path] = [folder.join(format!("{name}.sh")), folder.join(name)];
         std::fs::write(&draft, format!("#!/bin/sh\n{text}\n")).unwrap();
-        // Another test's child could inherit a file that this process writes, and `exec` would
-        // fail.
+        // If this process wrote the file, another test's child could inherit it open, and `exec`
+        // would fail.
         let mut install = Command::new("install");
         assert!(install.args(["-m", "755"]).args([&draft, &path]).status().unwrap().success());
         let title = format!("self-test {name}");

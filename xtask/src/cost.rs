@@ -83,7 +83,8 @@ fn run(binary: &Path) -> Result<(Vec<Counted>, String), String> {
     let valgrind = { valgrind }.find(|file| file.is_file());
     let valgrind = valgrind.ok_or("valgrind is not installed: apt-get install valgrind")?;
     let mut command = Command::new(valgrind);
-    // The environment and the program's path affect the stack's alignment, and so the cost.
+    // The environment and the path are fixed, because they affect the stack's alignment, and so the
+    // cost.
     command.env_clear().env("TMPDIR", "/tmp").current_dir(binary.parent().unwrap_or(binary));
     command.args(["--tool=callgrind", "--collect-systime=yes", "--vgdb=no"]);
     command.arg(format!("--zero-before={COUNTED}")).arg(format!("--dump-after={COUNTED}"));
@@ -124,7 +125,7 @@ mod tests {
     fn callgrinds_sums_are_found_by_their_names() {
         let dump = "events: Ir sysCount sysTime\nsummary: 5621287 10001 223\ntotals: 7 8 9\n";
         assert_eq!(summary(dump), Some((5_621_287, 10_001)));
-        // Callgrind omits a last count of zero, an error here: each path makes system calls.
+        // Callgrind omits a last count of zero. A path without system calls is an error.
         assert_eq!(summary("events: Ir sysCount\nsummary: 5\n"), None);
         assert_eq!(summary("events: Ir\nsummary: 5\n"), None);
     }

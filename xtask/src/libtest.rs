@@ -28,7 +28,6 @@ impl Suite {
         self.finished && self.counts.failed == 0
     }
 
-    /// Returns the counts, with at least one failure if the test binary aborted.
     pub(crate) fn counts(&self) -> Counts {
         let least = u64::from(!self.finished);
         Counts { failed: self.counts.failed.max(least), ..self.counts }
@@ -95,7 +94,7 @@ impl Suite {
 #[derive(Debug, Default)]
 pub(crate) struct Reader {
     current: Option<Suite>,
-    /// The previous suite's title, because a crate's doc tests may be several suites under it.
+    /// The previous suite's title, because several suites of a crate's doc tests share a title.
     last: String,
 }
 

@@ -149,7 +149,7 @@ pub(crate) fn run(
         }
     }
     clear_progress();
-    // The command may still run with closed output.
+    // The command may have closed its output, but still run.
     while !running.is_over(&mut finished, limit) {
         std::thread::sleep(Duration::from_millis(20));
     }

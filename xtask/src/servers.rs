@@ -40,7 +40,7 @@ const NEEDS: &[Need] = &[
         why: "the redis backend is tested against a real server", ..VERSION },
     Need { what: "PostgreSQL", binary: "postgres", least: Some((15, 0)), packages: &["postgresql"],
         places: &["/usr/lib/postgresql/*/bin"], why: "the sql backend is tested against a real server", ..VERSION },
-    // The package `mariadb-server` would add a service and a database.
+    // Not `mariadb-server`, which would add a service and a database.
     Need { what: "MariaDB", binary: "mariadbd", least: Some((10, 6)), packages: &["mariadb-server-core"],
         probe: &["--no-defaults", "--version"], why: "the sql backend is tested against a real server", ..VERSION },
     Need { what: "MariaDB's command line client", binary: "mariadb", least: None, packages: &["mariadb-client-core"],
@@ -68,7 +68,7 @@ const NEEDS: &[Need] = &[
     Need { what: "Java with its compiler", binary: "javac", least: Some((11, 0)), packages: &["default-jdk-headless"],
         probe: &["-version"],
         why: "ZooKeeper runs on it, and interoperation is tested with programs in its language", ..VERSION },
-    // The package `zookeeper` would add a service and a desktop Java.
+    // Not `zookeeper`, which would add a service and a desktop Java.
     Need { what: "ZooKeeper", binary: "java", least: Some((3, 5)), packages: &["libzookeeper-java"],
         probe: &["-cp", "/usr/share/java/zookeeper.jar", "org.apache.zookeeper.Version", "--full"],
         files: &["/usr/share/java/zookeeper.jar"],

@@ -27,7 +27,7 @@ pub(crate) struct Step {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum When {
-    /// Before all others. A failure ends the run.
+    /// Before all other steps. A failure ends the run.
     First,
     InTurn,
     /// In parallel with later steps, because the step waits for the network.
@@ -57,7 +57,7 @@ pub(crate) const ALL: &[Step] = &[
     step(InTurn, "doctest", "the examples in doc comments", doctest),
     step(InTurn, "examples", "the examples run and print their result", run_examples),
     step(InTurn, "benches", "each benchmark runs once", benches),
-    // `examples` waits for the steps `WithTests`, so none disturbs the steps below.
+    // `examples` waits for the steps `WithTests`, so these don't disturb the steps below.
     step(InTurn, "versions", "the conformance suite on newer server versions", versions::step),
     step(InTurn, "chaos", "a few schedules of random faults on each backend", chaos::step),
     step(InTurn, "table", "the table of conformance cases and backends", cases),

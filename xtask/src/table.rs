@@ -186,7 +186,7 @@ pub(crate) fn begin() -> io::Result<()> {
     }
 }
 
-/// Results of a later run replace those of an earlier run.
+/// Records the results, which replace those of earlier runs.
 pub(crate) fn note(suite: &Suite) {
     if !suite.title.contains(" tests/") {
         return;

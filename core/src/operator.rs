@@ -103,16 +103,16 @@ pub enum Broken {
     NotHeld,
     /// The hold expires after this time.
     RunsOut(Duration),
-    /// The name is free. For this time, the old holder may still use its hold.
+    /// The name is free, but the old holder may use its hold for this time.
     Freed(Duration),
 }
 
 impl Broken {
-    /// Adds the outcome of breaking the name's next hold. Of two times, the longer one counts.
+    /// Adds the outcome for the name's next hold. Of two times, the longer one counts.
     ///
     /// # Errors
-    /// The next break's error, or [`Indeterminate`](crate::ErrorKind::Indeterminate) if an earlier
-    /// hold was broken.
+    /// The next hold's error; [`Indeterminate`](crate::ErrorKind::Indeterminate) if an earlier hold
+    /// was broken.
     pub fn and(self, other: Result<Self>) -> Result<Self> {
         match (self, other) {
             (Self::NotHeld, other) => other,

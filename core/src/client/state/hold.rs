@@ -157,8 +157,8 @@ impl Hold {
         if state.is_live() { self.state_at(self.clock().now()) } else { state }
     }
 
-    /// Returns whether the hold is valid. Unlike [`state_at`](Self::state_at), this method may be
-    /// called with the table locked, because it doesn't report a loss.
+    /// Returns whether the hold is valid. Unlike [`state_at`](Self::state_at), never locks the
+    /// table or reports a loss, so the table may be locked.
     pub(crate) fn looks_live(&self, now: BootInstant) -> bool {
         decode(self.phase.load(Ordering::SeqCst)).is_live() && now < self.lost_at()
     }

@@ -83,9 +83,9 @@ impl Config {
     /// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): the server can't be reached.
     pub async fn connect(self) -> Result<Postgres> {
         let kind = self.common.mode.kind();
-        // One session is reserved: for a listener, or in the modes `session` and `row` for other
-        // connections. In the lease mode behind a pooler, which delivers no notifications, none is
-        // reserved.
+        // One session is reserved: in the lease mode for a listener, in the other modes for
+        // connections without holds. The lease mode behind a pooler, which delivers no notifications,
+        // reserves none.
         let (pool, look) = self.look(kind.is_some()).await?;
         let is_direct = look.is_direct;
         if !self.common.for_diagnosis {

@@ -84,8 +84,8 @@ impl Config {
     pub async fn connect(self) -> Result<Postgres> {
         let kind = self.common.mode.kind();
         // One session is reserved: in the lease mode for a listener, in the other modes for
-        // connections without holds. The lease mode behind a pooler, which delivers no notifications,
-        // reserves none.
+        // connections without holds. The lease mode behind a pooler, which delivers no
+        // notifications, reserves none.
         let (pool, look) = self.look(kind.is_some()).await?;
         let is_direct = look.is_direct;
         if !self.common.for_diagnosis {

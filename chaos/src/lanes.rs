@@ -140,8 +140,7 @@ fn run_lane(
 
 pub(crate) const FOLDER: &str = "LOCKWRIGHT_CHAOS_FOLDER";
 pub(crate) const DISK: &str = "LOCKWRIGHT_CHAOS_DISK";
-/// The environment variable with the last instant, in nanoseconds of the boot clock, at which a
-/// lane may begin a schedule.
+/// The environment variable with the latest start of a schedule, in nanoseconds of the boot clock.
 pub(crate) const UNTIL: &str = "LOCKWRIGHT_CHAOS_UNTIL";
 
 struct Folder {

@@ -27,7 +27,7 @@ const GROUPS: [&[Configuration]; 3] = {
     ]
 };
 
-/// Profiles' promises that no schedule can confirm, each with the reason why it is true.
+/// Profiles' promises that no schedule can confirm, each with the reason why it is kept.
 const OTHERWISE: &[(Configuration, Claim, &str)] = &[
     (Configuration::Sqlite, Claim::Partition, "there is no network"),
     (Configuration::Sqlite, Claim::ServerRestart, "there is no server"),

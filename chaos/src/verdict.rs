@@ -17,7 +17,8 @@ const LOSS_ALLOWANCE: Duration = UNRECORDED_DELAY.saturating_mul(5);
 
 /// Returns how long clients may wait for a free lock, in addition to a TTL and the recoveries from
 /// faults. About 350 schedules of each configuration left at least 0.8 s unused. A Cluster doesn't
-/// report offers without a receiver, so an offer to a killed client blocks the lock for 2 s.
+/// report whether a client received an offer, so an offer to a killed client blocks the lock for 2
+/// s.
 fn patience(configuration: Configuration) -> Duration {
     Duration::from_millis(match configuration {
         Configuration::PostgresRow | Configuration::Redlock => 3_500,
@@ -34,8 +35,8 @@ named! { Outcome {
     Kept,
     /// All promises were kept, but exclusion or fences weren't promised.
     NotPromised,
-    /// The run lacked one of these: contention, a hand-over, a fault's effect, a refused late write
-    /// of a paused process.
+    /// Contention, a hand-over, a fault's effect, or a refused late write of a paused process is
+    /// missing.
     ShowedNothing,
     /// A promise was broken, a client failed, or data was left on a server.
     #[serde(rename = "VIOLATION")]
@@ -123,8 +124,8 @@ fn violations_of(wanted: &[Rule], entries: &[Entry], rules: Rules) -> Vec<Violat
     violations
 }
 
-/// Adds releases of a killed process's holds, because they end with its connections. Drops the
-/// process's later entries.
+/// Adds releases of a killed process's holds, which end with its connections. Drops the process's
+/// later entries.
 fn end_with_their_process(entries: &[Entry]) -> Vec<Entry> {
     let mut held: BTreeMap<&str, Vec<Token>> = BTreeMap::new();
     let mut killed: BTreeSet<&str> = BTreeSet::new();

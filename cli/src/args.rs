@@ -125,7 +125,7 @@ pub(crate) enum Command {
     Conformance(Conformance),
 }
 
-/// The arguments of `run`. The options of flock(1) have the same meaning.
+/// The arguments of `run`. flock(1)'s options keep their meaning.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Run {
     /// The lock's name

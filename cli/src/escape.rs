@@ -1,7 +1,6 @@
 use std::fmt::Write;
 
-/// Escapes text from other clients, so the text can't move the cursor, set the clipboard or imitate
-/// a line.
+/// Escapes text from other clients, so it can't move the cursor, set the clipboard or forge lines.
 pub(crate) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

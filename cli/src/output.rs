@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use crate::{Failure, escape, stderr};
 
-/// The messages on standard error. While a lock is held, a message is dropped if it would block.
+/// The messages on standard error. While a lock is held, a message is dropped if writing it would
+/// block.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Output {
     json: bool,

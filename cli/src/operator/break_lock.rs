@@ -78,7 +78,7 @@ fn only_holder(seen: &Inspection) -> Result<Option<BreakTarget>, Failure> {
     }
 }
 
-/// Returns whether the holders are those of `seen`. They may have changed during the prompt.
+/// Returns whether, after the prompt, the lock still has the holders in `seen`.
 async fn still_holds(locks: &Locks, what: &Break, seen: &Inspection) -> Result<bool, Failure> {
     let now = locks.inspect(&what.name).await?;
     let constant_fields = |seen: &Inspection| -> Vec<_> {

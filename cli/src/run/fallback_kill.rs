@@ -50,8 +50,8 @@ impl Children {
         }
     }
 
-    /// Ends all descendants that aren't foreign. Returns `true` if the kernel confirms that none is
-    /// left. With foreign descendants, a constantly forking process may escape the scans.
+    /// Ends all descendants that aren't foreign. Returns `true` if `wait` confirms that no child is
+    /// left. If foreign ones are left, a constantly forking process may escape the scans.
     pub(super) async fn end_all(&self, command: Option<Pid>) -> bool {
         let foreign = self.foreign.take();
         let mut retry_pause = FIRST_RETRY_PAUSE;

@@ -151,8 +151,7 @@ impl Held<'_> {
                 signal = signals.next() => self.forward(signal),
                 _ = child_changed.recv() => self.continue_supervisor(),
                 () = sleep_until(give_up_at) => {
-                    // Either the supervisor's last report is unread, or the supervisor is
-                    // suspended.
+                    // The supervisor's last report is unread, or the supervisor is suspended.
                     while let Ok(report) = self.try_report() {
                         if let Some(outcome) = self.on_report(report) {
                             self.reap_supervisor().await;
@@ -169,7 +168,7 @@ impl Held<'_> {
     /// Ends CMD's processes. Returns `true` if certainly none is left.
     async fn end_all(&self) -> bool {
         if self.supervisor_done.get() && self.children.has_foreign() {
-            // The command's last process has ended, so the remaining processes are foreign.
+            // The supervisor reported that no process of CMD is left, so the others are foreign.
             return true;
         }
         self.children.end_all(self.command.get()).await
@@ -277,7 +276,7 @@ impl Held<'_> {
     }
 
     /// Returns when this process ends the command itself: halfway between the supervisor's KILL and
-    /// the deadline. After an early loss, the same time counts from now.
+    /// the deadline. A loss before `lost_at` makes this instant earlier by the difference.
     fn give_up_at(&self) -> BootInstant {
         let term = term(self.guard);
         let kill_at = term.kill_at();

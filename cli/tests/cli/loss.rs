@@ -1,7 +1,7 @@
 //! Tests that after a loss of the hold, the command and its descendants end before the deadline and
 //! the next grant, whichever process was killed or suspended.
 //!
-//! Each test checks that no writes of two holders overlap in a log with times of the boot clock.
+//! Each test checks by a log that no writes of two holders overlap.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -172,8 +172,7 @@ fn a_supervisor_that_is_stopped_again_and_again_does_not_help_the_command() {
     let sandbox = Sandbox::new();
     let log = Log::new(&sandbox);
     let family = family(&sandbox);
-    // With this TTL, the hold counts as lost a second before the deadline. A busy machine's
-    // pauses are shorter.
+    // The hold counts as lost 1 s before the deadline, which exceeds a busy machine's pauses.
     let held = sandbox.start(&["--fixed", "--ttl", "10s", "a", "--", "sh", "-c", &family]);
     log.wait_for_all(&FAMILY);
     let supervisor = held.supervisor();
@@ -400,14 +399,13 @@ fn a_job_of_the_shell_and_its_orphans_are_left_alone() {
     assert_eq!(sandbox.processes(), [job]);
 }
 
-/// Each process forks the next one and exits before a scan of the processes can find it.
+/// Each process forks the next one, and exits before a scan can find it.
 #[test]
 fn a_fast_chain_of_forks_is_ended_too() {
     let sandbox = Sandbox::new();
     let script = "$SIG{TERM} = 'IGNORE'; open(my $up, '>', 'up'); close($up); \
                   while (time < $^T + 40) { my $pid = fork(); exit 0 if $pid; }";
-    // The TTL is so short that the hold is lost before the supervisor would kill leftover
-    // processes.
+    // With this TTL, the hold is lost before the supervisor would kill leftover processes.
     let held = sandbox.start(&["--fixed", "--ttl", "4s", "a", "--", "perl", "-e", script]);
     wait_until("the chain", || sandbox.path("up").exists());
     let deadline = held.deadline();
@@ -429,7 +427,7 @@ fn assert_exits_on_full_pipe(mut command: Command, code: i32) {
     assert_eq!(status.code(), Some(code));
 }
 
-/// On a full pipe, the run drops its error message.
+/// The run drops its message if the pipe is full.
 #[test]
 fn a_full_pipe_keeps_no_lock_of_a_command_that_is_not_executed() {
     let sandbox = Sandbox::new();

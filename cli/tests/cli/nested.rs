@@ -1,4 +1,4 @@
-//! Tests of `lockwright run` inside the command of an outer `lockwright run` for the same name.
+//! Tests of a run inside the command of an outer run for the same name.
 
 use std::fs;
 

@@ -42,7 +42,7 @@ fn a_command_that_dies_of_a_forwarded_signal_releases_the_lock() {
     sandbox.wait_until_empty();
 }
 
-/// Over the runs, the second signal comes at various times around the release.
+/// Each run sends the second signal at a different time around the release.
 #[test]
 fn a_signal_during_the_release_is_no_failure() {
     let sandbox = Sandbox::new();

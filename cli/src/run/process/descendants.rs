@@ -129,8 +129,8 @@ pub(crate) struct Killed {
     pub refused: u32,
 }
 
-/// Kills all descendants, and `group` unless it is empty: an empty group's id may be reused. The
-/// kernel signals a group atomically with `fork`, so no process of the group escapes.
+/// Kills all descendants, and `group` if a descendant is in it: an empty group's id may be reused.
+/// The kernel signals a group atomically with `fork`, so no process of the group escapes.
 pub(crate) fn kill_all(root: Pid, except: &[Process], group: Option<Pid>) -> io::Result<Killed> {
     let mut entries = entries_of(root, except)?;
     if let Some(group) = group

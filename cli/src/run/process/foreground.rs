@@ -1,4 +1,4 @@
-//! The terminal's foreground process group, which CMD needs to read and receive Ctrl-C.
+//! The terminal's foreground process group. Only in it, CMD can read and receives Ctrl-C.
 
 use std::fs::File;
 

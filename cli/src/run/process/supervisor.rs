@@ -163,8 +163,7 @@ impl Supervisor {
                 break;
             }
             self.give_terminal();
-            // This process may have been suspended in the lines above, so read the clock after
-            // them.
+            // This process may have been suspended above, so read the clock only now.
             let now = self.clock.now();
             self.decide(now);
             let next = self.act(now);

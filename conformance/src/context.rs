@@ -453,8 +453,8 @@ pub(crate) struct Grant {
     pub(crate) answered: BootInstant,
 }
 
-/// Calls `attempt` until it succeeds, at most three times and each time with a new name. A busy
-/// machine can make an attempt fail.
+/// Calls `attempt` up to three times, each time with a new name, because a busy machine can make it
+/// fail.
 pub(crate) async fn soon(attempt: impl AsyncFn(&'static str) -> Verdict) -> Verdict {
     for name in ["x0", "x1"] {
         if attempt(name).await.is_ok() {

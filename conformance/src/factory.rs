@@ -33,7 +33,8 @@ pub struct Factory {
 }
 
 impl Factory {
-    /// Creates a factory that opens the store of each case, in the case's runtime.
+    /// Creates a factory that opens each case's store (server, file or memory), in the case's
+    /// runtime.
     ///
     /// Parallel cases use different names, so they can share a store. The [`Clock`] is for
     /// in-memory stores.

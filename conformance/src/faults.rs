@@ -61,7 +61,7 @@ pub enum Fate {
     StartBefore(Duration),
     /// The grant's reported start is this far in the future.
     StartAfter(Duration),
-    /// The reported validity of a grant or renewal.
+    /// A grant or renewal reports this validity.
     Valid(Duration),
     /// The answer to a renewal has at most this many results.
     Short(usize),
@@ -301,7 +301,7 @@ impl Faulty {
     }
 
     /// Applies the next planned fate to a request without a future. If this fate needs a future,
-    /// discards the fate and returns `None`: the call's future takes the following one.
+    /// discards it and returns `None`; the call's future takes the following fate.
     fn send_at_once<T>(
         &self,
         op: Op,

@@ -27,7 +27,7 @@ def main() -> None:
             stdout=subprocess.PIPE,
             text=True,
         )
-        # `etcdctl` prints its key when it holds the lock.
+        # `etcdctl` prints the lock's key once it holds the lock.
         if not holder.stdout.readline().startswith(f"{name}/"):
             return "no"
         holders[name] = holder

@@ -67,7 +67,7 @@ async fn holds(locks: &Locks, name: &str, count: usize) -> Verdict<Vec<Fenced>> 
 
 async fn a_paused_holders_late_write_is_refused(context: Context) -> Verdict {
     let (first, faulty) = context.faulty_guard().await?;
-    // `other` has no namespace, so it uses the lock's full name.
+    // `other` has no namespace, so its names are full names.
     let other = Locks::builder(Arc::clone(&context.backend)).ttl(context.ttl);
     let other = other.clock(context.clock.clone()).build()?;
     let (one, two) = (open(&context, "x").await?, open(&context, "x").await?);

@@ -79,8 +79,8 @@ async fn silent_waiters_are_passed_over(context: Context) -> Verdict {
         silent.queued(&context.claim_for("x", ttl), FOR_EVER).await?;
     }
     context.release(&holder).await?;
-    // Some backends remove a silent waiter one TTL after its request. All requests were made at
-    // about the same time, so one TTL is enough.
+    // Some backends remove a silent waiter one TTL after its request. The requests came at about
+    // the same time, so one TTL is enough.
     let bound = holder.ttl + patience + OFFER * SILENT + context.moment();
     let next = context.claim_for("x", ttl);
     context.granted_within(&next, bound).await?;

@@ -81,8 +81,7 @@ async fn a_reader_waits_for_the_writer(context: Context) -> Verdict {
 }
 
 async fn each_reader_expires_alone(context: Context) -> Verdict {
-    // An expiring reader is granted first, because a backend may store the first reader
-    // differently.
+    // The first reader expires, because a backend may store it differently from others.
     let short = || Claim { ttl: context.ttl, ..reader(&context) };
     let (goes, stays, goes_too) = (short(), reader(&context), short());
     context.take_all([&goes, &stays, &goes_too]).await?;

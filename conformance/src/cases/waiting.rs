@@ -143,16 +143,15 @@ enum Going {
 async fn woken(context: &Context, going: Going) -> Verdict {
     let slow = context.profile.slow_poll;
     let (locks, faulty) = context.faulty_client().await?;
-    // A wake-up must reach each client of a backend, so two clients share the backend and wait
-    // alternately.
+    // Two clients share the backend and wait alternately, because a wake-up must reach each of
+    // them.
     let clients = [locks, context.client_on(faulty.clone())?];
     // Without a wake-up, the next poll is at least three quarters of `slow` later.
     let soon = slow * 6 / 10;
     let (mut in_time, mut late) = (0, Vec::new());
     // Up to two grants may be late, because of a busy machine.
     while in_time < 3 {
-        // Each round has its own name, because for a recently busy name even the first request
-        // queues.
+        // Each round has its own name: for a recently busy name, even the first request queues.
         let round = in_time + late.len();
         let name = format!("x{round}");
         let took = let_in_after(context, &name, &clients[round % 2], &faulty, going).await?;

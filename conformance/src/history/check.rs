@@ -105,8 +105,8 @@ fn after_its_end(run: &Run, used: &UseOf) -> Option<Violation> {
         let is_next = next.name == hold.name && next.token != hold.token;
         is_next && next.excludes(hold) && hold.granted < next.granted && next.granted <= used.at
     });
-    // Renewals may be recorded late, so a renewal after the hold's end is a violation only if the
-    // next grant preceded it.
+    // Renewals may be recorded late. So a renewal after the hold's end is a violation only if it
+    // also follows the next grant.
     (used.by == Use::Checked || next.is_some()).then(|| {
         let (title, by) = match used.by {
             Use::Checked => ("a hold was used after its end", "checked"),
@@ -121,8 +121,8 @@ fn after_its_end(run: &Run, used: &UseOf) -> Option<Violation> {
 }
 
 /// Returns a violation if the register refused a write of an exclusive hold that was valid from the
-/// holder's check to the answer. Skips a refusal after a later grant, because that grant violates
-/// exclusion.
+/// holder's check to the answer. Skips a refusal after a later grant, which violates exclusion
+/// itself.
 fn refused_although_valid(run: &Run, of: &WriteOf) -> Option<Violation> {
     let (hold, write) = (run.holds[of.hold].exclusive_part(), &of.write);
     let is_valid = hold.is_valid_at(of.checked?) && hold.is_valid_at(write.answered);

@@ -93,7 +93,7 @@ func (l *locks) took(mutex *redsync.Mutex, err error) string {
 	return outcome(err == nil, err, "yes", "no")
 }
 
-// Returns yes if ok is true, the failure if a node couldn't be reached, and otherwise no.
+// Returns yes if ok is true, else the failure if a node couldn't be reached, else no.
 func outcome(ok bool, err error, yes string, no string) string {
 	var failed *redsync.RedisError
 	switch {

@@ -23,7 +23,7 @@ impl Five {
         // A busy machine needs a long timeout. With 1 s, Redlock's shortest TTL is 2 s.
         let url = format!("redlock:{}?node_timeout=1s", nodes.join(","));
         let redlock = Arc::new(Redlock::connect(&url).await.unwrap());
-        // New servers don't vote until admitted. Admission is safe, because no lock is held.
+        // New servers vote only after their admission, which is safe, because no lock is held.
         let statuses = redlock.admit().await;
         assert!(all_vote(&statuses), "{statuses:?}");
         let ours = Arc::<Redlock>::clone(&redlock);

@@ -19,7 +19,8 @@ pub(crate) trait Server: Debug + Send + Sync {
 
     fn servers(&self) -> String;
 
-    /// Returns the other program's name for Lockwright's lock `name`. `name` needs no escaping.
+    /// Returns the other program's name for Lockwright's lock `name`. `name` has no characters to
+    /// escape.
     fn in_their_words(&self, name: &str) -> String;
 
     /// Returns the URL and the name with which Lockwright locks the other program's `name/child`.

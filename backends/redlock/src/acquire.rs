@@ -7,8 +7,8 @@
 //! A node votes with the number `max(its counter + 1, the fence that the client proposes)`. If a
 //! quorum sends the same number, this is the fence. Any two quorums share a node, so the next
 //! fence is larger. If the numbers differ, the nodes that still store the token record the highest,
-//! which is the fence once a quorum has recorded it. If a quorum replies that the token already held
-//! the lock (a repeated claim), only these nodes' numbers decide the fence.
+//! which is the fence once a quorum has recorded it. If a quorum replies that the token already
+//! held the lock (a repeated claim), only these nodes' numbers decide the fence.
 
 mod refusal;
 mod tally;

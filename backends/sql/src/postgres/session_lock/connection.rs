@@ -109,7 +109,8 @@ impl PgSession {
             has_prepared: false,
             permit,
         };
-        // Raising the fences may wait for a locked table. On a timeout, the permit ends the session.
+        // Raising the fences may wait for a locked table. After a timeout, the permit ends the
+        // session.
         timeout_at(deadline, session.raise_fences()).await.map_err(too_late)??;
         Ok(session)
     }

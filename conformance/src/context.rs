@@ -55,7 +55,7 @@ impl Context {
         Ok(Self { backend, connect, ..self.clone() })
     }
 
-    /// Returns the time limit for immediate operations on a busy machine.
+    /// Returns the limit of immediate operations on a busy machine.
     pub(crate) fn moment(&self) -> Duration {
         match self.factory.runtime {
             Runtime::Paused => Duration::from_millis(20),

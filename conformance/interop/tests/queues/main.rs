@@ -1,5 +1,5 @@
-//! Tests with processes of other programs, whose locks are queues on the server. A client's place in
-//! a queue ends with the client's lease or session.
+//! Tests with processes of other programs, whose locks are queues on the server. A place in a queue
+//! ends with its client's lease or session.
 #![forbid(unsafe_code)]
 
 mod cases;

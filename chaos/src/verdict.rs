@@ -38,7 +38,7 @@ named! { Outcome {
     /// Contention, a hand-over, a fault's effect, or a refused late write of a paused process is
     /// missing.
     ShowedNothing,
-    /// A promise was broken, a client failed, or data was left on a server.
+    /// A promise was broken, a client failed, or data was left.
     #[serde(rename = "VIOLATION")]
     Violation,
 } }

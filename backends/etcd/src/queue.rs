@@ -44,7 +44,7 @@ impl QueueKey {
 }
 
 impl Shared {
-    /// Reads a queue. With a claim's `lease`, each request ends within half of the lease's TTL.
+    /// Reads a queue. A claim's `lease` limits each request to half of the lease's TTL.
     pub(crate) async fn queue(&self, name: &LockName, lease: Option<&Lease>) -> Result<Queue> {
         let queue = self.keys().queue(name);
         unless_compacted(|| self.read_queue(&queue, lease)).await
@@ -136,7 +136,7 @@ impl Shared {
     }
 
     /// Reads one page. If the response is too large, retries with fewer keys, and finally with one
-    /// key without its value: only another program stores such a large value.
+    /// key but not its value, which is another program's.
     async fn some(
         &self,
         start: Vec<u8>,

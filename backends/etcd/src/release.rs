@@ -50,8 +50,8 @@ pub(crate) async fn release(
     Ok(ended)
 }
 
-/// Removes an overdue claim's key. If the same claim was acquired on another lease, the key on that
-/// lease stays.
+/// Removes an overdue claim's key from the lease of `place`. The claim's key on another lease,
+/// after a later acquire, stays.
 async fn end_overdue(shared: &Arc<Shared>, token: Token, place: &Place) -> Result<()> {
     shared.wakeups.forget(&place.key);
     if place.created == 0 || place.is_unsure {

@@ -56,8 +56,8 @@ impl Shared {
         }
     }
 
-    /// Creates a lease with the id of the `request`, for several claims. Without a request, creates
-    /// a fixed lease.
+    /// Creates a lease for several claims, with the `request`'s id, or without a request a lease
+    /// for one fixed claim.
     pub(crate) async fn grant_lease(
         &self,
         seconds: u64,

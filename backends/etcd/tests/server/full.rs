@@ -8,8 +8,8 @@ use tokio::task::JoinSet;
 use crate::common::{claim, connect, grant};
 use crate::queue::queue;
 
-/// If the space runs out while requests are in flight, etcd carries out some of them, but reports
-/// that it had no space for them.
+/// If the space runs out while requests are in flight, etcd reports that some had no space,
+/// although it carries them out.
 #[tokio::test(flavor = "multi_thread")]
 async fn write_to_a_nearly_full_database_is_indeterminate() {
     let mut shown = 0;

@@ -21,8 +21,8 @@ pub(crate) async fn queue(cluster: &Cluster, name: &str) -> Vec<(String, i64)> {
     found.kvs().iter().map(place).collect()
 }
 
-/// A client removes a waiting claim that it doesn't repeat for a TTL, or for 20 s if that is
-/// longer. These claims are repeated for 23 s, and keep their places.
+/// A client removes a waiting claim that isn't repeated for the longer of a TTL and 20 s. The test
+/// repeats its claims for 23 s, and they keep their places.
 #[tokio::test(flavor = "multi_thread")]
 async fn repeated_acquire_keeps_the_queue_position() {
     let (cluster, etcd) = server_and_client().await;

@@ -82,8 +82,8 @@ async fn release_by_token_never_ends_the_next_hold() {
         let now: Vec<_> = now.into_iter().map(|(key, _)| key).collect();
         assert_eq!(now, [key], "the next one was ended");
         etcd.release(&later, ReleaseMode::Plain).await.unwrap();
-        // A round counts if the far client found the key before the other client deleted it, and
-        // then reports `NotHeld`. If the far client repeated its deletion, it reports `Released`.
+        // A round counts if the far client found the key before the other client's deletion, and
+        // reports `NotHeld`. It reports `Released` after repeating its own deletion.
         let was_between = took >= delay * 3 && own == ReleaseOutcome::Released;
         if was_between && ended.unwrap() == ReleaseOutcome::NotHeld {
             return;

@@ -149,8 +149,8 @@ fn left_of_the_hold(member: &Member, fence: Fence) -> Duration {
     Duration::from_secs(left.parse().unwrap())
 }
 
-/// The waiter's key is the first in the queue, but the server is about to delete it, because its
-/// lease has expired.
+/// The waiter's key is the first in the queue, but the server is about to delete it, because the
+/// key's lease has expired.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_grant_after_a_wait_is_on_a_lease_that_is_alive() {
     let ttl = Duration::from_secs(3);

@@ -79,7 +79,7 @@ impl Store {
             let mut granted = hold.granted();
             granted.waiters = row.is_waited_for();
             row.add(hold);
-            // A waiting reader or permit may share the lock with this grant.
+            // Wake the first waiter if it can share the lock with this grant.
             let wake = has_waited && row.lets_next_in();
             return Ok(Done { answer: AcquireOutcome::Granted(granted), wake });
         }

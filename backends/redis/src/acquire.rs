@@ -60,7 +60,7 @@ fn granted(reply: &Reply) -> Result<Granted> {
     Ok(granted)
 }
 
-/// The number of waiters before a queued claim, and when the server queued it (time in µs).
+/// The number of waiters before a queued claim, and the claim's queueing time in µs.
 type Place = (u64, u64);
 
 fn place(reply: &Reply, at: usize) -> Option<Place> {

@@ -72,7 +72,7 @@ impl FastPath {
     }
 
     /// Returns the lock's value during the hold (`value.lua`). Caches the last identity's text,
-    /// because most claims share it.
+    /// because most claims have the same identity.
     pub(crate) fn hold_value(&self, claim: &Claim) -> String {
         let mut last = lock(&self.identity);
         drop(last.take_if(|(known, _)| !Arc::ptr_eq(known, &claim.identity)));

@@ -19,7 +19,7 @@ use crate::servers::Servers;
 
 /// Names per page: many, because each page scans all keys.
 const PAGE: usize = 5_000;
-/// Keys per `SCAN`, during which no other command runs.
+/// Keys per `SCAN`: not more, because no other command runs during it.
 const SCANNED_AT_ONCE: &str = "1000";
 const WALKS: usize = 2;
 const INSPECTED_AT_ONCE: usize = 250;
@@ -104,7 +104,7 @@ async fn existing(link: &Arc<Link>, mut locks: Vec<(&str, LockName)>) -> Result<
         exist.cmd("EXISTS").arg(*lock);
     }
     let mut answers = link.read_each(&exist, locks.len()).await?.into_iter();
-    // Keep the name after an error, because its key's slot is moving.
+    // An error means that the key's slot is moving, so keep the name.
     locks.retain(|_| !matches!(answers.next(), Some(Value::Int(0))));
     Ok(locks.into_iter().map(|(_, name)| name).collect())
 }

@@ -117,8 +117,8 @@ pub trait Node: fmt::Debug + Send + Sync + 'static {
     /// As [`look`](Self::look).
     async fn admit(&self, seen: &Incarnation) -> Result<Incarnation>;
 
-    /// Requests a vote, atomically and idempotent per token. If `waits` is set, the present hold's
-    /// release sends a wake-up.
+    /// Requests a vote, atomically, and idempotently per token. If `waits` is set, the present
+    /// hold's release sends a wake-up.
     async fn attempt(
         &self,
         incarnation: &Incarnation,

@@ -34,9 +34,9 @@ enum Kind {
     Shared,
 }
 
-/// Returns whether a renewal at `now` (since 1970) extends the fence counter's expiry. This happens
-/// during one TTL per day, which contains at least one renewal. The token determines the time of
-/// day.
+/// Returns whether a renewal at `now` (since 1970) extends the fence counter's expiry. Each day,
+/// this is true for one TTL, in which at least one renewal happens. The token determines the time
+/// of day.
 fn extends_fence(claim: &Claim, now: Duration) -> bool {
     let phase = DAY / 256 * u32::from(claim.token.as_bytes()[0]);
     (now + phase).as_secs() % DAY.as_secs() <= claim.ttl.as_secs()

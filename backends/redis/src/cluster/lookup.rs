@@ -87,8 +87,8 @@ impl Cluster {
     }
 }
 
-/// Asks several nodes at once. Until one answers, each failure starts the query of a further node,
-/// within the limit.
+/// Asks several nodes at once. While none has answered, and within the limit, each failure adds a
+/// further node.
 async fn ask_several<F: Future<Output = Result<SlotMap>> + Send + 'static>(
     nodes: Vec<Address>,
     runtime: &Handle,

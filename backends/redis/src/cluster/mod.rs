@@ -63,7 +63,7 @@ impl Placement {
 }
 
 impl Cluster {
-    /// `seeds` isn't empty.
+    /// Requires at least one seed.
     pub(crate) async fn connect(
         shared: Arc<Shared>,
         seeds: &[ConnectionInfo],

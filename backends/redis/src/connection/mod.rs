@@ -146,8 +146,8 @@ impl Link {
             && call.is_of(&[&scripts::ACQUIRE, &scripts::SWAP, &scripts::RENEW])
         {
             let other = waiting.live().await?;
-            // After a failover, one of the two connections may lead to the old master. A release
-            // there couldn't end a grant by the new master.
+            // After a failover, the two connections may lead to different masters. Then a release
+            // couldn't end the other master's grant.
             if other.server != live.server {
                 self.mark_broken(&live.alive);
                 waiting.mark_broken(&other.alive);

@@ -12,8 +12,8 @@ use super::{Link, Live};
 /// machine may cause, a probe decides.
 const SILENCE: Duration = Duration::from_millis(100);
 
-/// A request without a reply. Its drop starts a probe, because callers with short limits give up
-/// before a time-out detects a silent connection.
+/// A request without a reply. Dropping it starts a probe, because a caller with a short limit gives
+/// up before a time-out detects the silent connection.
 #[must_use]
 pub(super) struct Unanswered<'r> {
     link: &'r Arc<Link>,

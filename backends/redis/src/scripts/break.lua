@@ -22,8 +22,8 @@ local its = queue_of(KEYS[1], KEYS[2], KEYS[4], KEYS[5], KEYS[6], micros, ARGV[9
 -- Offers the lock. The hold is broken even if the offer fails.
 local function offer()
   pcall(function()
-    -- its.look() forgets holders without a marker (shared_and_permits.lua). If they stayed, an
-    -- offer's new marker would make them hold again.
+    -- its.look() forgets holders without a marker (shared_and_permits.lua). Otherwise, an offer's
+    -- new marker would revive their holds.
     if its.value or its.look(false) then
       its.grant_next()
     end

@@ -11,7 +11,7 @@ local function time_of(holders, now)
     return now
   end
   local time = longest + 1 + KEPT - left
-  -- A `time` slightly ahead of this server's clock comes from rounding, so use that clock.
+  -- A `time` slightly ahead of this server's clock comes from rounding, so return the clock's time.
   return time > now and time <= now + 1000 and now or time
 end
 

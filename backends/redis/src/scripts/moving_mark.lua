@@ -1,4 +1,4 @@
--- Marks a fence counter before a tombstone is written while the slot moves.
+-- While the slot moves, marks a fence counter before a tombstone is written.
 --
 -- KEYS  fence
 -- ARGV  lifetime of the tombstone in ms

@@ -136,7 +136,7 @@ impl Fault {
             },
             ServerDataLost => data_lost(configuration, profile),
             Failover => match configuration {
-                // The new leader has all acknowledged writes.
+                // The new leader has all acknowledged writes, as after a minority's loss.
                 Etcd => survives(Promised::MinorityLoss),
                 _ => survives(Promised::Failover),
             },

@@ -238,8 +238,8 @@ impl Scene<'_> {
         Ok(effect)
     }
 
-    /// Repeatedly acquires with new clients for `lasts`. If all succeed, continues for at most
-    /// [`SOON`] until one fails. Returns `None` if none fails.
+    /// Acquires repeatedly with new clients for `lasts`, then for at most [`SOON`] until one fails.
+    /// Returns `None` if none fails.
     fn refusal(&self, lasts: Duration) -> Option<String> {
         let end = Instant::now() + lasts;
         let mut refused = 0;

@@ -19,7 +19,7 @@ use crate::shared::{Node, Place, Shared};
 use crate::value::Value;
 use crate::wakeup::{POLL, watch};
 
-/// The number of attempts to create a node. An attempt fails if the servers have removed the empty
+/// The number of attempts to create a node, which fail if the servers have removed the empty
 /// parent.
 const PARENT_TRIES: usize = 10;
 
@@ -408,8 +408,7 @@ impl Acquire<'_> {
                 let (is_held, session) = (place.is_held || is_held, Arc::clone(&place.session));
                 let place = Place { node: Some(own.clone()), is_held, ..place };
                 shared.registry.enter(claim, place, end);
-                // If the session ended before `enter`, `give_up` missed this hold, so report the
-                // loss here.
+                // If the session ended before `enter`, `give_up` missed this hold: report it lost.
                 if is_held && session.is_over() {
                     shared.registry.leave(claim);
                     return Err(lost(Reason::SessionEnded));

@@ -36,7 +36,7 @@ pub(crate) async fn break_lock(
     Ok(broken)
 }
 
-/// Breaks the hold `seen`, and no later one, because node names are unique.
+/// Breaks only the hold `seen`, because node names are unique.
 async fn break_one(
     shared: &Shared,
     session: &Session,

@@ -97,8 +97,8 @@ impl Config {
     /// Sets how long a connection may be silent before the client moves the session to a new
     /// connection; 1.2 s by default.
     ///
-    /// Larger times than about a quarter of the session's timeout have no effect. An idle
-    /// connection is pinged after three eighths of this time.
+    /// Times above a quarter of the session's timeout, or 300 ms if longer, have no effect. An
+    /// idle connection is pinged after three eighths of this time.
     #[must_use]
     pub fn silence_timeout(mut self, limit: Duration) -> Self {
         self.silence_timeout = limit;

@@ -34,7 +34,7 @@ struct ActiveWatch {
     changed: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
-/// Reserves bytes of a watched path. Returns `None` if the session has too few left.
+/// Returns `None` if the session has too few bytes left.
 pub(crate) fn reserve(bytes_left: &Arc<Semaphore>, bytes: usize) -> Option<OwnedSemaphorePermit> {
     Arc::clone(bytes_left).try_acquire_many_owned(u32::try_from(bytes).ok()?).ok()
 }

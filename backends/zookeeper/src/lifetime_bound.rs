@@ -1,13 +1,13 @@
-//! The time until which a session certainly lives on the servers, given their responses.
+//! The time until which a session certainly lives, given the servers' responses.
 //!
 //! A follower answers pings and reads without the leader, so these responses prove nothing: if the
 //! follower is cut off, the leader expires the session. On each ping from the leader, every half
 //! tick, the follower reports its active sessions.
 //!
-//! So a proof takes two requests. The client sends the second at least a tick after the *response*
-//! to the first. By then, the follower has reported the session as active. So a response to the
-//! second request proves that the session lived when the first was sent. A tick after the *sending*
-//! is too early: a follower that was suspended forwards both requests before it reports sessions.
+//! So a proof takes two requests, the second at least a tick after the *response* to the first. By
+//! then, the follower has reported the session as active. So the second response proves that the
+//! session lived when the first request was sent. A tick after the *sending* is too early: a
+//! follower that was suspended forwards both requests before it reports sessions.
 //!
 //! A quorum must commit both requests, because a replaced leader answers `sync` without a quorum
 //! for some ticks. So each request deletes a missing node, which needs a commit.

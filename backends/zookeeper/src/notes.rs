@@ -1,7 +1,6 @@
 //! Notes on holds that an operator ended at once, in the data of the queue's node.
 //!
-//! The queue's node outlives the hold's node, because servers remove empty queues only once a
-//! minute.
+//! The queue's node outlives the hold's node: servers remove empty queues only once a minute.
 
 use lockwright_core::{LockName, Reason, Result, Token};
 use serde::{Deserialize, Serialize};

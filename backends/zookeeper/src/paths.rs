@@ -24,8 +24,8 @@ impl Paths {
     }
 
     /// Returns a path that never exists, because no name is encoded like this. Its parent never
-    /// exists either: the ACL of an existing parent would let a server reject the probe by itself,
-    /// without a majority.
+    /// exists either: an existing parent's ACL would let a server reject the probe without a
+    /// majority.
     pub(crate) fn probe_path(&self) -> String {
         format!("{}/%nobody/%nobody", self.prefix)
     }

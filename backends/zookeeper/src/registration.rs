@@ -15,8 +15,7 @@ pub(crate) fn maybe_indeterminate(shared: &Shared, claim: &Claim, cause: Error) 
     error(ErrorKind::Indeterminate, what).with_source(cause)
 }
 
-/// Returns the claim's place. A waiting claim keeps its place after its session's end, but a hold
-/// is lost.
+/// Returns the claim's place. If the session is over, only a waiting claim still has one.
 pub(crate) fn registered_place(shared: &Shared, claim: &Claim) -> Result<Option<Place>> {
     if let Some(reason) = shared.ended_claims.reason(claim) {
         return Err(lost(reason));

@@ -21,7 +21,7 @@ struct Numbered {
 }
 
 /// Proves that the holds' sessions live, then reads each node unless its watch shows no change. A
-/// silent session doesn't delay the renewals of other sessions.
+/// silent session doesn't delay other sessions' renewals.
 pub(crate) async fn renew(shared: &Arc<Shared>, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
     let begun = shared.clock.now();
     let answer_by = Instant::now() + Renew::time_to_answer(holds);

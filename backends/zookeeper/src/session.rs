@@ -14,8 +14,8 @@ use crate::lifetime_bound::LifetimeBound;
 use crate::timeout_check::TimeoutCheck;
 use crate::{hold_watch, reachability, tls};
 
-/// The shortest silence timeout. If it exceeds three fifths of the session's timeout, the client
-/// library uses two fifths.
+/// The shortest silence timeout. The client library replaces a silence timeout above three fifths
+/// of the session's timeout with two fifths.
 const SILENCE: Duration = Duration::from_millis(300);
 
 const READ_RETRY_PAUSE: Duration = Duration::from_millis(10);

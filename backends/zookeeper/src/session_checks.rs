@@ -136,8 +136,8 @@ impl Shared {
     }
 
     /// Returns whether the servers' answers verify the timeout. If the session was on an unchecked
-    /// server, all servers of the URL must grant the timeout. For a server that is down, its last
-    /// grant counts.
+    /// server, all servers of the URL must grant the timeout. If a server is down, its last grant
+    /// counts.
     fn is_enough(&self, session: &Session) -> bool {
         !session.timeout_check.missed_a_check()
             || self.suspects.all_grant(&self.config.contents.hosts, session.timeout())

@@ -50,8 +50,8 @@ impl Shared {
         let is_over = session.is_over();
         let is_left = |place: &Place| Arc::ptr_eq(&place.session, session);
         let is_held = |place: &Place| place.is_held && !place.is_overdue;
-        // Select and remove the claims in one step: a claim that is granted in between must not
-        // count as waiting.
+        // Select and remove the claims in one step, so that no claim is granted in between and
+        // counts as waiting.
         let gone = self.registry.leave_all(|place| is_left(place) && (!is_over || is_held(place)));
         let (held, mut others): (Vec<_>, Vec<_>) =
             gone.into_iter().partition(|(_, _, place)| is_held(place));

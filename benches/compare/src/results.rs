@@ -46,7 +46,7 @@ pub struct Subject {
     pub notes: Vec<String>,
 }
 
-/// The kind of a subject. The kinds are in the order of the report's tables.
+/// The kinds of subjects, in the order of the report's tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {

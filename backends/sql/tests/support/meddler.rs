@@ -9,8 +9,8 @@ use tokio::net::{TcpListener, TcpStream};
 pub(crate) enum Fate {
     Forwarded,
     Dropped,
-    /// The server carries out the request, but the proxy has closed the client's connection. The
-    /// server doesn't notice the close.
+    /// The server carries out the request, and doesn't notice that the proxy has closed the
+    /// client's connection.
     Unanswered,
     /// The proxy answers instead of the server.
     Answered(Vec<u8>),

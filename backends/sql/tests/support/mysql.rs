@@ -33,8 +33,7 @@ pub(crate) fn set_floor(server: &Server, floor: u64) {
 
 fn raise_sequence(server: &Server, last: u64) {
     if count(server, "SELECT VERSION() LIKE '%MariaDB%'") == 1 {
-        // SETVAL can't lower the sequence. ALTER can, but is the fallback, because it waits for all
-        // holds of the mode `row`.
+        // SETVAL can't lower the sequence. ALTER can, but waits for all holds of the mode `row`.
         let set = format!("SELECT SETVAL(lockwright_hold_fence, {last})");
         if server.sql(&set).unwrap().trim() == "NULL" {
             let restart = format!("ALTER SEQUENCE lockwright_hold_fence RESTART {}", last + 1);
@@ -71,7 +70,7 @@ pub(crate) fn options() -> Options {
     Server::options().semi_synchronous()
 }
 
-/// Sets whether commits wait for a replica. There is none, so these commits hang.
+/// Sets whether commits wait for a replica that doesn't exist.
 pub(crate) fn wait_for_replica(server: &Server, wait: bool) {
     server.wait_for_replica(wait).unwrap();
 }
@@ -104,8 +103,8 @@ pub(crate) fn end_session_of(server: &Server, token: Token) {
     server.sql(&format!("KILL {}", session_of(token))).unwrap();
 }
 
-/// Counts sessions that wait for a lock. Uses the process list, because InnoDB doesn't refresh its
-/// view `innodb_trx` while a client reads it continuously.
+/// Counts sessions that wait for a lock, by the process list, because InnoDB doesn't refresh
+/// `innodb_trx` while a client reads it continuously.
 pub(crate) fn queued(server: &Server) -> usize {
     running(server, "state = 'User lock' OR info LIKE 'SELECT name %FROM % FOR UPDATE'")
 }

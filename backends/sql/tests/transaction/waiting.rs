@@ -108,7 +108,7 @@ async fn a_deadlock_is_an_error_of_one() {
 }
 
 /// PostgreSQL detects this test's deadlock after six seconds, MySQL never. So a statement must wait
-/// for longer than the usual limit of five seconds.
+/// beyond the usual limit of five seconds.
 #[tokio::test]
 async fn a_deadlock_ends_without_early_detection() {
     let (_server, pool) = shop_on(server_that_detects_late()).await;

@@ -27,8 +27,7 @@ async fn findings_at(url: &str) -> Vec<Finding> {
     diagnosed(patient(Config::new(url).unwrap())).await
 }
 
-/// Returns the findings of a client with the default timeouts. They are short, because tests
-/// without a quorum wait for them.
+/// Returns the findings with the short default timeouts, for which tests without a quorum wait.
 async fn impatient(url: &str) -> Vec<Finding> {
     diagnosed(Config::new(url).unwrap()).await
 }
@@ -98,8 +97,7 @@ async fn a_tick_that_is_longer_than_it_is_taken_for_is_an_error() {
     let findings = findings_at(&server.url()).await;
     assert_eq!(codes(&findings), [("zookeeper-tick", Severity::Error), few, OPEN]);
     let what = &findings[0].what;
-    // The assumed tick is 200 ms, or more if connecting took so long that a longer session was
-    // requested.
+    // The assumed tick is 200 ms, or more if slow connecting led to a longer session.
     assert!(what.contains("is 1s") && what.contains("ms is taken"), "{what}");
     let url = |tick: &str| format!("{}?tick={tick}", server.url());
     assert_eq!(found(&url("1s")).await, [few, OPEN]);
@@ -201,8 +199,7 @@ async fn commits_that_take_long_are_a_warning() {
     let url = server.url_through([slow.port()]);
     let slow_commits =
         |findings: Vec<Finding>| findings.into_iter().find(|finding| finding.code == SLOW);
-    // If connecting takes too long, the client assumes too long a tick. Then try again with a new
-    // connection.
+    // If connecting takes too long, the client assumes too long a tick, so connect again.
     let zookeeper = eventually(|| async {
         slow.set(Traffic::Forward);
         let zookeeper = patient(Config::new(&url).unwrap()).connect().await.unwrap();

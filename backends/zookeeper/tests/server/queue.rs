@@ -52,8 +52,8 @@ async fn waiter_gets_an_error_from_a_silent_server() {
 #[tokio::test(flavor = "multi_thread")]
 async fn acquire_during_a_session_end_reports_why_there_is_no_session() {
     let mut server = one_server();
-    // With the longer timeouts of the helper `connect`, the claim would leave the queue before its
-    // session ends, and the acquire would return another error.
+    // With `connect`'s longer timeouts, the claim would leave the queue before the session ends,
+    // and the acquire would return another error.
     let zookeeper = ZooKeeper::connect(&server.url()).await.unwrap();
     let [held, waits] = [(); 2].map(|()| claim_for("orders", TTL * 2));
     grant(&zookeeper, &held).await;
@@ -81,7 +81,7 @@ async fn waiter_that_was_freed_before_its_session_ended_gets_broken() {
     assert_eq!(next(&mut told).await, Event::Wake(name("x")));
     let seen = BreakTarget::Token(freed.token);
     operator.break_lock(&freed.name, seen, BreakMode::Now, "me", "why").await.unwrap();
-    // The operator is granted `other` once the session of its holder has ended.
+    // The operator is granted `other` once its holder's session has ended.
     grant(&zookeeper, &other).await;
     proxy.cut();
     granted_soon(&operator, &claim_for("other", TTL * 2), Wait::No).await;

@@ -7,7 +7,7 @@ from redis_lock import Lock, NotAcquired
 from protocol import Library, Lost, sentinels, serve
 
 # No timeout, because redis-py's default would end longer waits. Many connections, because each
-# waiter and each renewing thread has its own connection.
+# waiter and each renewing thread has its own.
 SETTINGS = {"socket_timeout": None, "max_connections": 4096}
 
 

@@ -83,7 +83,7 @@ impl<'a> BackendRun<'a> {
     }
 
     /// Checks the mutual exclusion of a subject's contending tasks. If there were few hand-overs,
-    /// repeats the check for a longer time, because a subject may start late.
+    /// repeats the check for longer, because a subject may start late.
     fn check(
         &self,
         subject: &mut RunningSubject<'_>,

@@ -37,8 +37,8 @@ pub(super) struct Pace {
     pub(super) hand_overs_seen: usize,
     /// If true, processes aren't pinned, and peers run only `pairs` and `hand-over`, in one regime.
     pub(super) is_smoke: bool,
-    /// The numbers of processes in the workload `processes`. Peers don't run it, because dozens of
-    /// JVMs and Node processes need too much memory.
+    /// The numbers of processes in the workload `processes`. Peers skip this workload, because
+    /// dozens of JVMs and Node processes need too much memory.
     pub(super) growing_processes: Vec<u64>,
 }
 

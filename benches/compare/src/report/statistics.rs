@@ -9,7 +9,7 @@ pub const CERTAINTY: f64 = 0.98;
 /// The smallest change between runs that counts. A different memory layout may cause a smaller one.
 pub const BETWEEN_RUNS: f64 = 0.1;
 
-/// The maximum number of each run's values in the exact test, so that it is fast.
+/// The most values of each run in the exact test, so that the test is fast.
 const ENOUGH: usize = 40;
 
 /// Returns the smallest change that counts. With few rounds, this change is larger, because the
@@ -24,8 +24,8 @@ pub fn relevant(rounds: usize) -> f64 {
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Spread {
-    /// The lower end of the interval that contains the true median with [`CERTAINTY`]. With up to
-    /// ten rounds, this end is the minimum.
+    /// The lower end of the interval that contains the true median with [`CERTAINTY`]: the minimum
+    /// if there are up to ten rounds.
     pub low: f64,
     pub median: f64,
     pub high: f64,

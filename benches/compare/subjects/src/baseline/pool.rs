@@ -9,7 +9,7 @@ pub(super) struct Pool<C> {
     places: Arc<Semaphore>,
 }
 
-/// Dropping this value closes the connection.
+/// A connection that is closed unless it is given back.
 pub(super) struct Lent<C> {
     pub(super) connection: C,
     _place: OwnedSemaphorePermit,

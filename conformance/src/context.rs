@@ -398,7 +398,7 @@ impl Context {
         self.backend.break_lock(name, seen, how, "the suite", "to see").await
     }
 
-    /// Waits at most half a poll interval for the grant, so that only a wake-up can cause it.
+    /// Waits at most half a slow poll for the grant, so that only a wake-up can cause it.
     #[track_caller]
     pub(crate) fn woken<T>(
         &self,

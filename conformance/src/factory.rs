@@ -166,7 +166,7 @@ pub enum Step {
 pub struct Fragile {
     /// Connects to the server.
     pub connect: Connect,
-    /// Connects through a link that [`Harm::Cut`] cuts, if that harm is supported.
+    /// If [`Harm::Cut`] is supported, connects through a link that it cuts.
     pub cut_off: Connect,
     /// Begins or ends a harm. May block.
     pub harm: Arc<dyn Fn(Step) -> Result<()> + Send + Sync>,
@@ -210,7 +210,7 @@ type Connecting = Pin<Box<dyn Future<Output = Result<Arc<dyn DistributedLock>>> 
 #[derive(Clone)]
 pub struct Connect(Arc<dyn Fn() -> Connecting + Send + Sync>);
 
-/// Creates a connector: `connector(move || connect(url.clone()))`.
+/// Creates a [`Connect`]: `connector(move || connect(url.clone()))`.
 pub fn connector<F, B>(connect: impl Fn() -> F + Send + Sync + 'static) -> Connect
 where
     F: Future<Output = Result<B>> + Send + 'static,
@@ -235,7 +235,7 @@ impl fmt::Debug for Connect {
     }
 }
 
-/// Creates a connector that passes `url` to `connect`.
+/// Creates a [`Connect`] that passes `url` to `connect`.
 pub fn connector_to<F, B>(url: impl Into<String>, connect: fn(String) -> F) -> Connect
 where
     F: Future<Output = Result<B>> + Send + 'static,

@@ -22,7 +22,7 @@ impl Failure {
         Self { message: message.into(), is_late: false, at: Location::caller() }
     }
 
-    /// Creates a timing failure, displayed as `late: …`. A stalled machine can cause it.
+    /// Creates a timing failure, which a stalled machine can cause. It is displayed as `late: …`.
     #[track_caller]
     pub fn late(message: impl Into<String>) -> Self {
         Self { is_late: true, ..Self::new(message) }

@@ -51,7 +51,7 @@ pub enum Fate {
     Duplicate(Duration),
     /// The request is lost, and the call never returns.
     Hang,
-    /// Like `Hang`, but the call is polled once more after this time.
+    /// Like `Hang`, but the call is woken once after this time.
     HangAfter(Duration),
     /// The server processes the request, and the call never returns.
     DoAndHang,
@@ -177,7 +177,7 @@ impl Faulty {
         self.0.state.drop_wakes.store(false, Ordering::SeqCst);
     }
 
-    /// Sets the function that chooses fates where neither `next` nor `always` applies.
+    /// Sets the function that chooses the fates that `next` and `always` don't set.
     pub fn decide(&self, decide: impl FnMut(Op) -> Fate + Send + 'static) {
         lock(&self.0.state.plan).decide = Some(Box::new(decide));
     }

@@ -56,7 +56,7 @@ impl Options {
     pub fn replica_of(mut self, primary: &Postgres) -> Self {
         self.primary =
             Some(Primary { folder: primary.folder.path().to_owned(), port: primary.port });
-        // Inherited, because some settings of a standby must not be smaller than the primary's.
+        // A standby inherits the settings, because some must not be smaller than the primary's.
         self.settings.splice(0..0, primary.options.settings.iter().cloned());
         self.password.clone_from(&primary.options.password);
         self

@@ -21,7 +21,7 @@ use crate::TTL;
 
 const OFFER: Duration = Duration::from_millis(100);
 
-/// The differences from the memory backend.
+/// How the server differs from the memory backend.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Manner {
     /// True if a release offers the lock to the waiting claims; otherwise it wakes the waiters.

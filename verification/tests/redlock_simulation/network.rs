@@ -71,7 +71,7 @@ struct Connection {
     number: u64,
     /// The server's `run` (its number of restarts) when the connection was made.
     run: Option<u64>,
-    /// When the latest message arrives. Later messages don't overtake this message.
+    /// When the latest message arrives. Later messages don't overtake it.
     last_arrival: Micros,
     cut_until: Micros,
     /// True if the client has reset its connection. It can't reconnect while the link is cut.

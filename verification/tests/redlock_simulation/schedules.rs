@@ -107,8 +107,8 @@ fn a_seed_repeats_itself_to_the_last_message() {
     assert_ne!(other(1), other(2));
 }
 
-/// Tests that the checks detect the faults of `world`: searches for the first seed whose schedule has
-/// `problem`, and panics if there is none.
+/// Searches for the first seed whose schedule in `world` has `problem`, and panics if there is
+/// none.
 fn first_of(world: World, problem: &str) {
     let begun = Instant::now();
     for chunk in (0..BEYOND).step_by(CHUNK) {

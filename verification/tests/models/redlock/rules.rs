@@ -43,8 +43,8 @@ pub(crate) struct Missing {
     /// flight.
     pub(crate) answer_before_repeat: bool,
     pub(crate) tombstones: bool,
-    /// Nodes that lost the token get it again only if a quorum still has the hold. Without this
-    /// rule, they acquire it again, and count for the quorum.
+    /// Nodes that lost the token acquire it again only if a quorum still has the hold. Without this
+    /// rule, they always acquire it again, and count for the quorum.
     pub(crate) tops_up_after_quorum: bool,
     /// When a hold ends, its unanswered renewals fail.
     pub(crate) renewal_ends_with_validity: bool,

@@ -90,7 +90,7 @@ async fn less_than_a_quorum_is_not_topped_up() {
 async fn nothing_is_topped_up_after_its_release() {
     let (five, held) = five_with_hold().await;
     five.nodes[0].state().server.data.holds.clear();
-    // Node 0's reply to the renewal, which shows that it lacks the hold, arrives after the release.
+    // Node 0, which lacks the hold, replies to the renewal after the release.
     five.nodes[0].fate(Fate::Late(Duration::from_millis(500)));
     assert_eq!(renew(&five.redlock, &[&held]).await.unwrap(), [RENEWED]);
     five.nodes[0].fate(Fate::Answered);

@@ -139,7 +139,7 @@ impl Archive {
         let suite = base.map(|_| format!("/{}", suites[0])).unwrap_or_default();
         args.extend(packages.iter().map(|package| format!("{package}{suite}")));
         let log = format!("versions-apt-{}", packages[0]);
-        // apt lists only packages that its cache lacks. With an empty cache, it lists all.
+        // With an empty cache, apt lists all packages, not only missing ones.
         let mut list = apt(&folder, &args);
         list.args(["--print-uris", "-o", "Dir::Cache::archives=none/"]);
         let files = apt_ran(process::run(&log, list, process::RUNNING, |_| {}))?;

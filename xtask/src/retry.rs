@@ -1,7 +1,7 @@
 //! Selects failed tests to retry.
 //!
 //! A test that only *timed out* runs once more, alone: a shared machine may stall for seconds. A
-//! test with a *wrong* result has failed.
+//! test with a *wrong* result isn't retried.
 
 use crate::libtest::{PANICKED, Suite};
 

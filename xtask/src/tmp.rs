@@ -97,7 +97,7 @@ mod tests {
     fn only_folders_of_ended_runs_are_removed() {
         let folder = tempfile::tempdir().unwrap();
         let of = |pid: u32| folder.path().join(format!("{PREFIX}{pid}"));
-        // Linux has no process ids above 2²².
+        // Linux has no process ids above 2²², so the first folder is a leftover.
         let paths = [of(1 << 30), of(std::process::id()), folder.path().join("other")];
         paths.iter().for_each(|path| fs::create_dir_all(path.join("data")).unwrap());
         remove_leftovers(folder.path());

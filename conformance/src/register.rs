@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::workload::Store;
 
-/// One register per lock name, and one queue of tickets for all names. Clones share both.
+/// One register per lock name, and one queue of tickets for all names. Clones share this state.
 ///
 /// A register rejects a fence below the highest accepted one (Kleppmann, "How to do distributed
 /// locking", 2016).
@@ -26,14 +26,14 @@ struct State {
     tickets: VecDeque<String>,
 }
 
-/// The writes to a register.
+/// A register's highest fence and counts of writes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Writes {
     /// The highest accepted fence.
     pub highest: u64,
-    /// Accepted writes.
+    /// Count of accepted writes.
     pub accepted: usize,
-    /// Rejected writes.
+    /// Count of rejected writes.
     pub refused: usize,
 }
 
@@ -65,7 +65,7 @@ impl Register {
         lock(&self.0).writes.get(name).copied().unwrap_or_default()
     }
 
-    /// Serves the register on a loopback port.
+    /// Serves the registers on the returned loopback port.
     pub fn serve(&self) -> std::io::Result<SocketAddr> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
@@ -83,10 +83,10 @@ impl Register {
         let mut answers = client.try_clone().ok()?;
         let mut requests = BufReader::new(client);
         let mut line = String::new();
-        // Ignore the incomplete line of a killed client.
+        // An incomplete line of a killed client is ignored.
         while requests.read_line(&mut line).ok()? > 0 && line.ends_with('\n') {
             let answer = self.answer(&serde_json::from_str(&line).ok()?).ok()?;
-            // A second packet would wait 40 ms for the first one's acknowledgement, so write once.
+            // Write once: a second packet would wait 40 ms for the first one's acknowledgement.
             answers.write_all(format!("{answer}\n").as_bytes()).ok()?;
             line.clear();
         }
@@ -121,7 +121,7 @@ impl Store for Register {
     }
 }
 
-/// A number in a file. Concurrent increments lose updates.
+/// A number in a file. Increments without a lock lose updates.
 #[derive(Debug)]
 pub struct Counter(PathBuf);
 
@@ -144,7 +144,7 @@ impl Counter {
         text.parse().map_err(|_| std::io::Error::other(format!("torn counter: {text:?}")))
     }
 
-    /// Increments the number in two steps, without a lock.
+    /// Reads the number, and writes it increased by one, without a lock.
     pub fn add_one(path: &Path) -> std::io::Result<()> {
         let number = Self::read(path)?;
         thread::yield_now();

@@ -36,7 +36,7 @@ pub struct Row {
     pub group: Group,
     /// The case's name.
     pub case: &'static str,
-    /// The checked property.
+    /// The property under test.
     pub about: &'static str,
     /// The case's outcome.
     #[serde(flatten)]
@@ -47,7 +47,7 @@ pub struct Row {
 
 /// Runs the cases whose `group::name` contains `filter`, some in parallel. Blocks the thread.
 ///
-/// Lock names have a random prefix. Only the names' fence counters remain on the server.
+/// Random prefixes separate the lock names of runs. Only fence counters remain on the server.
 ///
 /// # Errors
 /// If the backend is unreachable.
@@ -87,7 +87,7 @@ pub fn run_telling(
     Ok(Report { backend: profile.backend.to_owned(), profile, rows })
 }
 
-/// Runs one case on a new thread.
+/// Runs one case, with a time limit, on a new thread.
 pub fn run_case(case: &'static Case, factory: Arc<Factory>) -> Outcome {
     let (sender, outcome) = mpsc::channel();
     let running = std::thread::Builder::new().name(case.path()).spawn(move || {
@@ -161,7 +161,7 @@ fn in_runtime<T>(kind: Runtime, work: impl Future<Output = T>) -> T {
     };
     let runtime = builder.enable_all().build().expect("the system has resources for a runtime");
     let output = runtime.block_on(work);
-    // Don't wait: a backend's tasks may never end.
+    // The backend's tasks may never end, so don't wait.
     runtime.shutdown_background();
     output
 }
@@ -194,7 +194,7 @@ impl Report {
         self.count(|outcome| matches!(outcome, Outcome::Failed(_)))
     }
 
-    /// Returns the number of cases that the backend doesn't promise to pass.
+    /// Returns the number of cases whose property the backend doesn't promise.
     pub fn not_promised(&self) -> usize {
         self.count(|outcome| matches!(outcome, Outcome::NotPromised(_)))
     }

@@ -1,4 +1,4 @@
-//! Tests in which a client's present connections silently lose all data.
+//! Tests in which a client's open connections lose all data without an error.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 
 const BOUND: Duration = Duration::from_secs(2);
 
-/// TTLs in seconds. Each gives requests a different time limit.
+/// TTLs in seconds. A request's time limit depends on the TTL.
 const TTLS: [u64; 5] = [1, 2, 3, 5, 30];
 
 /// Tests for several TTLs that a client acquires a free lock within 2 s after `silence_present`.
@@ -31,8 +31,8 @@ pub async fn free_locks_are_acquired(
     }
 }
 
-/// Tests for several TTLs that a hold is renewed after `silence_present`. `fails` is true if an
-/// earlier renewal must fail.
+/// Tests for several TTLs that a hold is renewed after `silence_present`. If `fails`, an earlier
+/// renewal must have failed.
 pub async fn holds_are_renewed(
     connect: impl AsyncFn() -> Locks,
     silence_present: impl Fn(),

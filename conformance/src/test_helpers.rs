@@ -23,7 +23,7 @@ pub fn name(name: &str) -> LockName {
     LockName::new(name).expect("the test's name is valid")
 }
 
-/// Returns a claim whose TTL outlasts a test.
+/// Returns an exclusive claim whose TTL outlasts a test.
 pub fn claim(locked: &str) -> Claim {
     claim_for(locked, Duration::from_secs(30))
 }
@@ -47,7 +47,7 @@ pub fn grant(backend: &dyn DistributedLock, claim: &Claim) -> impl Future<Output
     granted(backend, claim, Wait::No)
 }
 
-/// Acquires a lock for `claim`, which must be first in the queue.
+/// Waits for a lock, and panics if the backend answers that it is held.
 #[track_caller]
 pub fn grant_next(
     backend: &dyn DistributedLock,
@@ -87,7 +87,7 @@ pub fn busy<'a>(
     }
 }
 
-/// Repeats a request until it is granted. Panics at a permanent error.
+/// Repeats a request until it is granted. Panics at a permanent error or after [`LIMIT`].
 pub async fn granted_soon(backend: &dyn DistributedLock, claim: &Claim, wait: Wait) -> Granted {
     eventually(|| async {
         match backend.acquire(claim, wait).await {
@@ -128,7 +128,7 @@ pub fn released<'a>(
     }
 }
 
-/// Returns the error, and panics if it has another kind.
+/// Returns the answer's error. Panics without an error of this kind.
 #[track_caller]
 pub fn fails<T: fmt::Debug>(answer: Result<T>, kind: ErrorKind) -> Error {
     let error = answer.expect_err("the request fails");
@@ -136,7 +136,7 @@ pub fn fails<T: fmt::Debug>(answer: Result<T>, kind: ErrorKind) -> Error {
     error
 }
 
-/// Returns the error, and panics if it has another kind or lacks `says`.
+/// Returns the answer's error. Panics without an error of this kind that contains `says`.
 #[track_caller]
 pub fn fails_with<T: fmt::Debug>(answer: Result<T>, kind: ErrorKind, says: &str) -> Error {
     let error = fails(answer, kind);
@@ -158,7 +158,7 @@ pub fn without_secret(error: Error, secret: &str) -> Error {
     error
 }
 
-/// Returns a receiver of the backend's further events.
+/// Returns a receiver of the backend's events from now on.
 pub fn events(backend: &dyn DistributedLock) -> UnboundedReceiver<Event> {
     let (sender, receiver) = unbounded_channel();
     backend.attach(Events::to(move |event| sender.send(event).is_ok()));
@@ -171,8 +171,8 @@ pub async fn next(events: &mut UnboundedReceiver<Event>) -> Event {
     event.expect("an event is sent in time").expect("the backend still runs")
 }
 
-/// Returns the seeds of a simulation: `LOCKWRIGHT_SEED` is the first, and `LOCKWRIGHT_SEEDS` their
-/// number. Without these variables, returns the seeds below `default`.
+/// Returns the seeds of a simulation: `LOCKWRIGHT_SEEDS` (1) seeds from `LOCKWRIGHT_SEED` (0) on.
+/// Without both variables, returns the seeds below `default`.
 pub fn seeds(default: u64) -> Range<u64> {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     match (number("LOCKWRIGHT_SEED"), number("LOCKWRIGHT_SEEDS")) {
@@ -184,7 +184,7 @@ pub fn seeds(default: u64) -> Range<u64> {
     }
 }
 
-/// Polls `ask` until it returns a value.
+/// Calls `ask` until it returns a value. Panics after [`LIMIT`].
 pub async fn eventually<T>(mut ask: impl AsyncFnMut() -> Option<T>) -> T {
     let asking = async {
         loop {

@@ -1,7 +1,7 @@
 //! The journal of a run: one line per event, with its time on the machine's boot clock.
 //!
-//! A process appends each line with one `write(2)` before it acts on the event. So `kill -9` hides
-//! no acts, and processes can share a file.
+//! A process appends each line with one `write(2)` before it acts on the event. So lines survive
+//! `kill -9`, and processes can share a file.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
@@ -55,7 +55,7 @@ pub enum Event {
         /// The hold's deadline without renewals.
         deadline: BootInstant,
     },
-    /// A request ended without a hold, or was dropped.
+    /// A request was dropped, or ended without a hold.
     Failed {
         /// The request's number.
         request: u64,
@@ -69,7 +69,7 @@ pub enum Event {
         /// The new deadline.
         deadline: BootInstant,
     },
-    /// The hold's last guard is about to release it or turn it into a ticket.
+    /// The last guard is about to release the hold or turn it into a ticket.
     Releasing {
         /// The hold's token.
         token: Token,
@@ -100,9 +100,9 @@ pub enum Event {
         token: Token,
         /// The hold's fence.
         fence: Fence,
-        /// True if the writer had recorded the hold's end before the write.
+        /// True if the register accepted the write.
         accepted: bool,
-        /// True if the writer had recorded the hold's end.
+        /// True if the write follows the recorded end of the hold.
         late: bool,
     },
     /// An operator is about to break a hold.
@@ -117,7 +117,7 @@ pub enum Event {
         /// True if the break frees the hold at once, false if it prevents renewals.
         at_once: bool,
     },
-    /// The server answered a break. Without an answer, the break may have freed the hold.
+    /// The server answered a break. An unanswered break may have freed the hold.
     BreakAnswered {
         /// The break's number.
         number: u64,
@@ -142,7 +142,7 @@ pub enum Event {
         /// The observed effect, such as refused requests.
         effect: Option<String>,
     },
-    /// The runner sent a signal to a process.
+    /// The runner signalled a process.
     Signalled {
         /// The process.
         target: String,
@@ -206,7 +206,7 @@ impl Journal {
         Self { process: process.to_owned(), ..self.clone() }
     }
 
-    /// Writes an event as one line.
+    /// Writes an event.
     ///
     /// # Panics
     /// If the file can't be written.

@@ -25,7 +25,7 @@ pub(crate) fn check(holds: &[Hold], violations: &mut Vec<Violation>) {
     }
 }
 
-/// Adds the holds to a violation, and the time in which all of them were valid.
+/// Adds to a violation its holds, and the time in which all were valid.
 fn together(violation: Violation, holds: &[&Hold]) -> Violation {
     let from = holds.iter().map(|hold| hold.granted).max().expect("there are holds");
     let to = holds.iter().map(|hold| hold.until).min().expect("there are holds");

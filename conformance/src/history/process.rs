@@ -10,8 +10,8 @@ const NEVER: BootInstant = BootInstant::FAR_FUTURE;
 pub(crate) struct Process {
     /// Start and end of each suspension by SIGSTOP. Without a SIGCONT, the last end is `NEVER`.
     pub(crate) stops: Vec<(BootInstant, BootInstant)>,
-    /// Start and end of each time in which the busy machine ran none of the process's tasks. May
-    /// overlap each other and `stops`.
+    /// Times in which the busy machine ran none of the process's tasks. They may overlap each other
+    /// and `stops`.
     pub(crate) delays: Vec<(BootInstant, BootInstant)>,
     pub(crate) killed: Option<BootInstant>,
     pub(crate) ended: Option<BootInstant>,
@@ -47,8 +47,7 @@ impl Process {
         Self::without(&self.stops, from, to)
     }
 
-    /// Returns the parts of an interval that lie outside all `pauses`, which must be sorted by
-    /// start.
+    /// Returns an interval's parts outside `pauses`, which must be sorted by start.
     fn without(
         pauses: &[(BootInstant, BootInstant)],
         from: BootInstant,

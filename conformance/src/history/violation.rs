@@ -45,7 +45,7 @@ pub enum Rule {
     StaleWrite,
     /// The register refused a valid exclusive hold's write, although there was no later grant.
     RefusedWrite,
-    /// A request was unanswered at the run's end, although its process ran.
+    /// A running process's request was unanswered at the run's end.
     Stuck,
     /// A client waited too long for a lock that had no holder.
     NoHolder,
@@ -72,7 +72,7 @@ pub(crate) struct Write {
     pub(crate) who: String,
     pub(crate) name: String,
     pub(crate) fence: Fence,
-    /// The earliest time at which the write may have been sent.
+    /// When the write was sent, at the earliest.
     pub(crate) sent: BootInstant,
     pub(crate) answered: BootInstant,
     pub(crate) accepted: bool,
@@ -94,7 +94,7 @@ impl Violation {
         }
     }
 
-    /// Sets the holds, which must have the same name.
+    /// Sets the holds, which must share a name.
     pub(super) fn of<'a>(self, holds: impl IntoIterator<Item = &'a Hold>) -> Self {
         let holds: Vec<Hold> = holds.into_iter().cloned().collect();
         let who = holds.iter().map(|hold| hold.who.clone()).collect();

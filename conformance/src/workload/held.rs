@@ -76,7 +76,7 @@ pub(crate) struct Holding {
 }
 
 impl Holding {
-    /// If `watches` is true, a task records a loss when the client reports it.
+    /// If `watches` is true, a task records a loss at the client's report.
     pub(crate) fn granted(held: Held, request: u64, journal: &Journal, watches: bool) -> Self {
         let (token, deadline) = (held.token(), held.deadline());
         journal.write(Event::Granted { request, token, fence: held.fence(), deadline });
@@ -112,7 +112,7 @@ impl Holding {
         self.held
     }
 
-    /// Returns the hold without recording its end, because another guard shares it.
+    /// Returns the hold without recording an end, because another guard shares it.
     pub(crate) fn forget(self) -> Held {
         self.watching.abort();
         self.held

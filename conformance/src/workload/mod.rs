@@ -1,8 +1,8 @@
 //! The workload of one client process in a run with random faults.
 //!
-//! [`run`] uses the public API and writes a [journal](crate::history::journal). The choices depend
-//! only on the [`Plan`]'s seed and process number, but the timing varies. Holders write their fence
-//! to a [`Store`], even after a loss.
+//! [`run`] uses the public API and writes a [journal](crate::history::journal). The random choices
+//! depend only on the [`Plan`]'s seed and process number, but the timing varies. Holders write
+//! their fence to a [`Store`], even after a loss.
 
 pub(crate) mod held;
 mod holding;
@@ -33,8 +33,8 @@ const TASKS: u64 = 3;
 
 /// Runs `plan` with clients that `open` connects, and returns after all holds have ended.
 ///
-/// Retries `open` until the plan's time is over. Records failures in the journal, because faults
-/// cause most of them. Returns only the errors below.
+/// Retries `open` until the plan's time is over. Failed requests are only recorded in the journal,
+/// because faults cause most of them.
 ///
 /// # Errors
 /// - The backend rejected a request as unsupported or invalid.
@@ -42,7 +42,7 @@ const TASKS: u64 = 3;
 /// - A task panicked.
 ///
 /// # Cancel safety
-/// Dropping the future stops the work, like a kill. But the clients release their holds in the
+/// Dropping the future stops the work. Unlike after a kill, the clients release their holds in the
 /// background.
 pub async fn run(
     plan: &Plan,
@@ -94,7 +94,7 @@ async fn close(process: &Process) -> Result<(), Failure> {
     }
 }
 
-/// Each round has its own seed, so its choices don't depend on earlier rounds.
+/// Each round has its own seed, so that its choices don't depend on earlier rounds.
 async fn rounds_of(process: Arc<Process>, task: u64) -> Result<(), Failure> {
     let seed = Random::of(process.plan.seed, u64::from(process.plan.process) << 8 | task).next();
     for round in 0.. {

@@ -14,9 +14,9 @@ pub struct Plan {
     pub names: Vec<String>,
     /// The holds' TTL.
     pub ttl: Duration,
-    /// The time in which the process starts new rounds.
+    /// How long the process starts new rounds.
     pub duration: Duration,
-    /// The kinds of work to choose from. A repeated kind is chosen more often.
+    /// The kinds of work to choose from. A kind listed twice is chosen twice as often.
     pub work: Vec<Work>,
     /// False if the process notices a loss only at its next check.
     pub watches: bool,
@@ -38,13 +38,13 @@ pub enum Work {
     Election,
     /// A transfer by ticket.
     Ticket,
-    /// A break, which frees the hold at once or lets it run out.
+    /// A break, which frees the hold at once or prevents its renewals.
     Break,
     /// A mutex that one owner acquires twice.
     Reentrancy,
-    /// Futures dropped at random moments.
+    /// Requests and releases dropped at random.
     DroppedFutures,
-    /// A client closed while in use, and replaced.
+    /// A close of the client in use, and its replacement.
     Close,
 }
 

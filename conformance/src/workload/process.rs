@@ -30,7 +30,7 @@ pub(super) struct Process {
     pub(super) store: Arc<dyn Store>,
     pub(super) until: BootInstant,
     pub(super) reopen: Notify,
-    /// True from a close until the next client is open, to prevent a second close.
+    /// True from a close until the next client is open, so that no second close begins.
     is_reopening: AtomicBool,
     client: Mutex<Client>,
     requests: AtomicU64,
@@ -133,7 +133,7 @@ impl Process {
         Ok(holdings.and_then(|holdings| holdings.into_iter().next()))
     }
 
-    /// Records the requests `asked`. The future `request` returns their holds in the same order.
+    /// Records the requests `asked`. `request` returns their holds in the same order.
     pub(super) async fn request_all(
         &self,
         client: &Client,

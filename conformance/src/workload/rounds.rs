@@ -21,7 +21,7 @@ const MILLISECOND: Duration = Duration::from_millis(1);
 #[derive(Debug, Clone)]
 struct Choices {
     name: String,
-    /// The longest wait, or `None` for no wait.
+    /// The longest wait, or `None` for a single attempt.
     wait: Option<Duration>,
     fixed: bool,
     max_hold: Option<Duration>,
@@ -151,8 +151,8 @@ impl Process {
         }
     }
 
-    /// Until both names are granted, the journal shows no holder of the first name. The checker
-    /// limits times without a holder, so the wait is short.
+    /// The journal shows the first name's hold only after both grants. The checker limits times
+    /// without a holder, so the wait is short.
     async fn several(
         &self,
         client: &Client,
@@ -205,7 +205,7 @@ impl Process {
         if let Some(second) = self.request(client, asked, send(again.clone())).await? {
             let (one, two) = (first.held(), second.held());
             if one.token() != two.token() {
-                // The first hold was lost, so the second request got a new hold.
+                // The first hold was lost before the second request, which got a new hold.
                 another = Some(second);
             } else if one.fence() == two.fence() {
                 same = Some(second.forget());
@@ -292,8 +292,8 @@ impl Process {
         let how = if at_once { BreakMode::Now } else { BreakMode::RunOut };
         let answer = locks.break_lock(name, seen, how, "a test breaks locks").await;
         let broke = match &answer {
-            // With several servers, two breaks that each freed the hold on some servers may both
-            // answer `NotHeld`.
+            // With several servers, two breaks can each free the hold on some. Both may answer
+            // `NotHeld`, so this proves nothing.
             Ok(Broken::NotHeld) => {
                 let is_sure = !locks.profile().survives.contains(Fault::MinorityLoss);
                 is_sure.then_some(false)

@@ -24,7 +24,7 @@ const LIMIT: Duration = Duration::from_secs(3_600);
 pub struct Simulation {
     /// The seed.
     pub seed: u64,
-    /// The number of processes. Killed ones are replaced.
+    /// The number of processes at a time.
     pub processes: u32,
     /// The number of locks.
     pub names: u32,
@@ -43,13 +43,13 @@ pub struct Simulation {
 pub struct Trouble {
     /// Refused requests.
     pub refused: u64,
-    /// Lost requests, and lost answers.
+    /// Requests that are lost or have a lost answer.
     pub lost: u64,
-    /// Unanswered requests that arrive late.
+    /// Requests that fail, and reach the server later.
     pub late_requests: u64,
     /// Late answers.
     pub late_answers: u64,
-    /// Requests that arrive again after their answer.
+    /// Requests that the server processes again later.
     pub repeated: u64,
     /// Requests that make the backend panic.
     pub panics: u64,
@@ -112,12 +112,11 @@ impl Trouble {
 pub struct Target {
     /// Opens a process's connection.
     pub connect: Connect,
-    /// The clients' clock, if it differs from the simulation's. A suspend doesn't advance
-    /// this clock.
+    /// The clients' clock, if it stops during a suspend, unlike the simulation's.
     pub clients_clock: Option<Clock>,
-    /// Wraps a client's connection, between the client and the injected faults.
+    /// Wraps a client's connection, whose faults are already injected.
     pub at_the_client: fn(Faulty, &Clock) -> Arc<dyn DistributedLock>,
-    /// True if clients report losses before their next check.
+    /// True if clients report a loss before their next check.
     pub reports_losses: bool,
 }
 
@@ -219,7 +218,7 @@ impl World {
             if op == Op::Inspect {
                 return Fate::Pass;
             }
-            // Draw a fate even for a cut-off process, so later fates don't depend on the cut.
+            // Draw a fate even for a cut-off process, so that later fates don't depend on the cut.
             let fate = trouble.fate(op, &mut fates, ttl);
             if cut.load(Ordering::SeqCst) { Fate::Hang } else { fate }
         });
@@ -296,7 +295,7 @@ impl World {
         process.task.abort();
     }
 
-    /// Suspends the machine: no timer fires.
+    /// Suspends the machine: the clock jumps without a timer firing.
     fn suspend(&self, time: Duration) {
         let signal = |signal: Signal| {
             for Process { name, .. } in &self.processes {

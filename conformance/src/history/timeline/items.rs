@@ -52,7 +52,7 @@ pub(super) fn items(run: &Run, names: &[String]) -> Vec<Item> {
         let mut item = Item::new(&request.who, number(&request.name), request.asked);
         item.waits_to = run.wait_end(request);
         item.tooltip = format!("{} asks for {}, {}", request.who, request.name, request.mode);
-        // If several guards share a hold, only the first's request shows the bar.
+        // Several guards can share a hold, but only one request shows its bar.
         if let Some(hold) = request.hold.filter(|hold| shown.insert(*hold)) {
             fill(&run.holds[hold], &mut item);
             item.writes = std::mem::take(&mut writes[hold]);

@@ -22,8 +22,8 @@ use super::violation::Violation;
 const MOST: usize = 12;
 
 /// Draws a run as an SVG: rows for processes, bands for faults, and numbered red bands for
-/// violations. A second panel enlarges a long run's first violation. Entries must be sorted by
-/// timestamp.
+/// violations. For a long run, a second panel enlarges the first violation. Entries must be sorted
+/// by timestamp.
 pub fn timeline(entries: &[Entry], violations: &[Violation]) -> String {
     let run = Run::of(entries);
     let names: Vec<String> = run.names().into_iter().cloned().collect();

@@ -10,7 +10,7 @@ use crate::history::hold::Hold;
 use crate::history::run::Run;
 use crate::history::violation::Violation;
 
-/// A hold lane's height in pixels.
+/// The height of a hold's lane in pixels.
 const LANE: f64 = 26.0;
 /// A fault or violation lane's height in pixels.
 const BAND: f64 = 20.0;

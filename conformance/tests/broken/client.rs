@@ -1,5 +1,5 @@
-//! A client that relies on its renewal task to notice a loss. It has a deadline only with the flaw
-//! `AcceptsLateGrants`.
+//! A flawed client: only its renewal task notices a loss. With the flaw `AcceptsLateGrants`, its
+//! holds also have a deadline.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

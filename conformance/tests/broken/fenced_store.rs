@@ -20,7 +20,7 @@ struct Writer {
     flaw: Flaw,
     name: LockName,
     store: Arc<Mutex<FencedStore>>,
-    /// The writer's last fence, for the flaw `EachWriterRemembers`.
+    /// The writer's last fence, which only `EachWriterRemembers` compares.
     own: Mutex<Fence>,
 }
 

@@ -1,5 +1,5 @@
-//! Tests of the conformance suite. A case fails with a flaw of a backend, store or client, and
-//! passes without it.
+//! Tests of the conformance suite: each case fails with a flaw of a backend, store or client, and
+//! passes without the flaw.
 #![forbid(unsafe_code)]
 
 mod client;
@@ -24,7 +24,7 @@ use fenced_store::fenced_store;
 use fixtures::flaws::{BACKENDS, CLIENTS, ClientFlaw, FENCED_STORES, FencedStoreFlaw};
 use fixtures::{Flaw, Flawed, MajorityFlaw, majority_of};
 
-/// Returns a factory for stores without I/O.
+/// Returns a factory for backends with simulated time.
 fn simulated(open: impl Fn(&Clock) -> Connect + Send + Sync + 'static) -> Factory {
     Factory::new(open).runtime(Runtime::Paused).ttl(Duration::from_secs(10))
 }
@@ -33,7 +33,7 @@ fn backends(flaw: Flaw) -> Factory {
     backends_with(flaw, |_| {})
 }
 
-/// A sound backend without most of the optional features.
+/// A correct backend without most optional features.
 fn mutexes() -> Factory {
     backends_with(Flaw::None, |profile| {
         profile.modes = Modes { exclusive: true, shared: false, permits: false };
@@ -56,7 +56,6 @@ fn stores(flaw: FencedStoreFlaw) -> Factory {
     backends(Flaw::None).protected(fenced_store(flaw))
 }
 
-/// A memory backend with Lockwright's client or a flawed client.
 fn clients(flaw: ClientFlaw) -> Factory {
     backends(Flaw::None).tested_client(move |backend, clock, ttl| {
         let (backend, clock): (Arc<dyn DistributedLock>, _) = match flaw {
@@ -64,7 +63,7 @@ fn clients(flaw: ClientFlaw) -> Factory {
             ClientFlaw::AnchorsAtTheReply => {
                 (Arc::new(Flawed::around(Flaw::AnchorsAtTheReply, backend, clock)), clock.clone())
             }
-            // Tokio's clock stops while the machine sleeps.
+            // Tokio's clock stops while the machine sleeps, which delays the deadline.
             ClientFlaw::MonotonicClock => (backend, Clock::tokio()),
             flaw => {
                 return Ok(Box::new(SmallClient { flaw, backend, clock: clock.clone(), ttl }));

@@ -1,6 +1,6 @@
 //! Tests of the suite's own parts, and of the pages about them.
 //!
-//! This command writes the picture of the page about the history checker:
+//! This command writes the picture for the history checker's page:
 //! `LOCKWRIGHT_RECORD=1 cargo test -p lockwright-conformance --features paused --test it`.
 #![forbid(unsafe_code)]
 

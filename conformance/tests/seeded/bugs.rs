@@ -13,7 +13,7 @@ use crate::{Bug, TTL, shared};
 
 type AtTheClient = fn(Faulty, &Clock) -> Arc<dyn DistributedLock>;
 
-/// The [`Bug::longest_wait`] if no hold is lost.
+/// The [`Bug::longest_wait`] of bugs that lose no hold.
 const SOON: Duration = Duration::from_millis(150);
 
 fn memory(clock: &Clock) -> Target {
@@ -30,7 +30,7 @@ fn blocking(profile: &mut Profile) {
     profile.blocks = true;
 }
 
-/// A release wakes all waiters.
+/// Without a queue, a release wakes all waiters.
 fn unordered(profile: &mut Profile) {
     profile.order = Order::None;
 }
@@ -122,8 +122,8 @@ flaws! {
         "a ticket resumed twice"
         "a used ticket takes the hold from the present holder"
         { work: &[Work::Mutex, Work::Ticket] };
-    // Clients poll: a notification would end the wrongly broken hold before the next grant, and
-    // hide the bug.
+    // Clients poll, because a notification of the break would make the wrong holder stop in time,
+    // and hide the bug.
     a_break_of_the_next_holder: BreakHitsTheNext polled
         "a break that hits the next holder"
         "a break ends the present hold instead of the one that was seen"
@@ -182,8 +182,8 @@ fn a_ping_taken_as_a_renewal() {
 
 #[test]
 fn a_key_that_clients_share() {
-    /// Returns a target whose connections share sessions in pairs, like clients that share a lease
-    /// of etcd, and so the key of etcd's own lock.
+    /// Returns a target whose connections share sessions in pairs, like clients with one etcd
+    /// lease, and so one key of etcd's own lock.
     fn in_pairs(clock: &Clock) -> Target {
         let (backend, clients) = (
             Flawed::new(Flaw::OneTokenForTwo, clock).with_profile(kept_by_session),

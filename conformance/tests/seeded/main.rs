@@ -1,5 +1,5 @@
-//! Tests of the history checker. In each, a backend or client has a known bug of lock services,
-//! which the checker finds within 20 seeds. Without the bug, these seeds pass.
+//! Tests of the history checker. Each gives a backend or client a known bug of lock services, which
+//! the checker finds within 20 seeds. Without the bug, these seeds pass.
 //!
 //! Each test compares its result with the table in `docs/src/seeded-bugs.md`.
 #![forbid(unsafe_code)]
@@ -36,7 +36,6 @@ struct Bug {
     trouble: Trouble,
     /// How long the correct backend may have no holder while a client waits.
     longest_wait: Option<Duration>,
-    /// True if the correct backend has fences.
     fences: bool,
 }
 

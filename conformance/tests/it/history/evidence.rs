@@ -33,7 +33,7 @@ fn run_with_a_hand_over_shows_something() {
 fn run_without_contention_shows_nothing() {
     let apart = held(20).holds("b", 2, 2, EXCLUSIVE, (30, 40));
     lacks(&apart, &[CONTENTION, HAND_OVERS]);
-    // Requests of one process don't compete.
+    // Requests of one process aren't contention.
     let alone = held(40).asks(15, "a", 2);
     let alone = alone.releases(20, "a", 1).granted(21, "a", 2, 2, 60);
     lacks(&alone, &[CONTENTION, HAND_OVERS]);
@@ -66,7 +66,7 @@ fn pause_without_a_refused_late_write_shows_nothing() {
     let wrote = |accepted| script.clone().wrote(52, "a", (1, 1), accepted, true);
     lacks(&wrote(true), &[&late_write("a")]);
     lacks(&wrote(false), &[]);
-    // The process continued at 50, so a write sent earlier isn't evidence of a late write.
+    // The process continued at 50, so a write sent before isn't a late write.
     let sent = |sent| {
         let script = paused(EXCLUSIVE, 50).writing(sent, "a", 1, 29);
         script.wrote(52, "a", (1, 1), false, false)

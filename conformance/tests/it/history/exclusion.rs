@@ -76,7 +76,7 @@ fn second_guard_on_a_hold_is_no_second_hold() {
     let twice = first().asks_as(11, "a", 2, 7).granted_again(12, "a", 2, 1, 20);
     twice.is_clean();
     twice.clone().releases(15, "a", 1).holds("b", 3, 2, EXCLUSIVE, (15, 30)).is_clean();
-    // The journal may have the second grant after another task's release or the hold's deadline.
+    // Another task's release, or the hold's deadline, may precede the second grant in the journal.
     let late = |script: Script| script.granted_again(25, "a", 2, 1, 40);
     late(first().asks_as(11, "a", 2, 7).releases(15, "a", 1)).is_clean();
     late(first().asks_as(11, "a", 2, 7)).is_clean();
@@ -118,7 +118,7 @@ fn breaking_at_once_excuses_the_overlap_from_then_on() {
     both(20, true, 20).is_clean();
     both(20, true, 19).breaks_once(OVERLAP);
     both(20, false, 20).breaks_once(OVERLAP);
-    // A break excuses no overlap with a hold requested after the break.
+    // The break at 9 precedes the hold's request, so it excuses nothing.
     both(9, true, 20).breaks_once(OVERLAP);
 }
 
@@ -129,7 +129,7 @@ fn break_that_failed_excuses_nothing() {
     both.clone().break_answered(25, 1, false).breaks_once(OVERLAP);
     // The breaking process was killed before an answer, so the break may have succeeded.
     both.clone().signal(21, "runner", Signal::Killed).is_clean();
-    // The recorded answer belongs to another break.
+    // Another break was answered, so this one may have succeeded.
     both.clone().break_answered(25, 2, false).is_clean();
     let number = 1;
     both.add(25, "c", super::Event::BreakAnswered { number, broke: false }).is_clean();

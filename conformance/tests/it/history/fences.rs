@@ -32,7 +32,7 @@ fn later_request_has_a_larger_fence() {
     pair(11, 8).is_clean();
     pair(11, 6).breaks_once(FELL);
     assert_eq!(pair(11, 6).found_with(|rules| rules.fences = false), []);
-    // The second request may precede the first grant if both are at 10.
+    // With both at 10, the second request may precede the first grant.
     assert_eq!(pair(10, 6).found_with(|rules| rules.exclusion = false), []);
     assert_eq!(pair(11, 6).found_with(|rules| rules.exclusion = false).len(), 1);
 }
@@ -46,13 +46,13 @@ fn grant_after_the_end_of_a_hold_has_a_larger_fence() {
     pair(20, 8, 30).is_clean();
     pair(20, 6, 30).breaks_once(FELL);
     pair(20, 6, 21).breaks_once(FELL);
-    // The grant of `b` returned at its hold's deadline, so the server may have ended this hold
+    // The grant of `b` returned at its hold's deadline, so on the server this hold may have ended
     // before the grant to `a`.
     pair(20, 6, 20).is_clean();
     // The hold of `a` hadn't ended, so the holds overlap, whatever their fences.
     pair(19, 6, 30).breaks_once("two holds were valid at once");
     pair(19, 8, 30).breaks_once("two holds were valid at once");
-    // Readers and permits may be held concurrently, so their fences have no order.
+    // Readers and permits may be held concurrently, so this rule skips them.
     let reader =
         Script::new().asks_for(5, "b", 2, "x", Mode::Shared).holds("a", 1, 7, EXCLUSIVE, (10, 20));
     reader.granted(20, "b", 2, 6, 30).is_clean();
@@ -152,7 +152,7 @@ fn stale_write_is_found_by_its_beginning() {
             .writing(began, "a", 1, began)
             .wrote(40, "a", (1, 1), true, false)
     };
-    // The grants' fences decrease too, but these rules check only the write.
+    // Without the rules for fences, only the write is a violation.
     let found = |began| stale(began).found_with(|rules| rules.fences = false);
     assert_eq!(found(25), []);
     let found = found(26);

@@ -31,7 +31,7 @@ fn two() -> Script {
 fn loss_is_reported_before_the_next_grant_returns() {
     assert!(found(&two().loses(210, "a", 1), 0, 0).is_empty());
     assert_eq!(found(&two().loses(211, "a", 1), 0, 0), [LATE]);
-    // A release counts as a report, but not after the next grant.
+    // A release before the next grant counts as a report.
     assert!(found(&two().releases(210, "a", 1), 0, 0).is_empty());
     assert_eq!(found(&two().releases(211, "a", 1), 0, 0), [LATE]);
     // Without `loss_allowance`, losses aren't checked.
@@ -67,7 +67,7 @@ fn process_that_ran_for_the_allowance_is_excused() {
     let late = two().loses(250, "a", 1);
     assert!(found(&late, 0, 10).is_empty());
     assert_eq!(found(&late, 0, 9), [LATE]);
-    // With a margin of 5 ns, the report is due 5 ns earlier, so its delay is 5 ns longer.
+    // With a margin of 5 ns, the report is due 5 ns earlier.
     assert!(found(&late, 5, 15).is_empty());
     assert_eq!(found(&late, 5, 14), [LATE]);
 }
@@ -84,7 +84,7 @@ fn stopped_delayed_or_killed_process_reports_nothing() {
         |until| two().add(until, "a", Event::Delayed { since: at(150) }).loses(250, "a", 1);
     assert!(found(&delayed(205), 0, 5).is_empty());
     assert_eq!(found(&delayed(204), 0, 5), [LATE]);
-    // The process was delayed during its suspension and for a while afterwards.
+    // The delay includes the suspension and lasts longer.
     let both = stopped(190).add(205, "a", Event::Delayed { since: at(140) });
     assert!(found(&both, 0, 5).is_empty());
     assert!(found(&two().signal(200, "a", Signal::Killed), 0, 0).is_empty());

@@ -67,7 +67,7 @@ impl Script {
         self.add(instant, who, Event::Granted { request, token, fence, deadline })
     }
 
-    /// Adds a second grant of the token of request 1.
+    /// Adds another grant of the token of request 1.
     fn granted_again(self, instant: u64, who: &str, request: u64, fence: u64, until: u64) -> Self {
         let (token, fence, deadline) = (token(1), Fence::new(fence), at(until));
         self.add(instant, who, Event::Granted { request, token, fence, deadline })

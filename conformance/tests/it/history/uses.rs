@@ -50,7 +50,7 @@ fn renewal_after_the_deadline_and_the_next_grant_is_a_use() {
     };
     // A renewal after the next grant is a violation, even if the next hold has ended.
     renewed(32, 50).breaks_once(RENEWED);
-    // A renewal recorded at its own new deadline doesn't extend the hold.
+    // A renewal recorded only at its new deadline doesn't extend the hold.
     renewed(32, 32).is_clean();
     held(20)
         .signal(15, "a", Signal::Stopped)

@@ -37,7 +37,6 @@ const TOO_LONG: &str = "a client waited for too long without a holder";
 fn time_without_a_holder_is_bounded_while_a_client_waits() {
     assert!(found(&gap(), 30).is_empty());
     assert_eq!(found(&gap(), 29), [TOO_LONG]);
-    // The same gap is allowed if no client waits.
     let idle = held(20);
     assert!(found(&idle.holds("b", 2, 2, EXCLUSIVE, (50, 60)), 1).is_empty());
 }
@@ -69,7 +68,7 @@ fn stopped_waiter_does_not_wait() {
 
 #[test]
 fn waiters_of_one_name_take_turns() {
-    // From 20 to 50, some client always waits, none for longer than 15.
+    // From 20 to 50, some client always waits, each for at most 15.
     let script =
         held(20).asks(20, "b", 2).fails(35, "b", 2).asks(35, "c", 3).granted(50, "c", 3, 2, 60);
     assert!(found(&script, 30).is_empty());

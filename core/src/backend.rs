@@ -17,7 +17,7 @@ use crate::{
 ///
 /// - The caller may drop the future. A dropped request may still take effect.
 /// - [`Unavailable`](crate::ErrorKind::Unavailable) means that the request never has an effect. If
-///   the request may have one, the error is [`Indeterminate`](crate::ErrorKind::Indeterminate).
+///   an effect is possible, the error is [`Indeterminate`](crate::ErrorKind::Indeterminate).
 /// - The backend limits its wait for the server, so a silent server causes an error.
 /// - The backend never sends an [`Event`](crate::Event) while it holds an internal mutex.
 #[async_trait]
@@ -44,7 +44,7 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     ///   [`Lost`](crate::ErrorKind::Lost).
     /// - The server rounds the claim's TTL up to its time unit.
     /// - With [`fencing`](Profile::fencing), a grant's fence is above those of all earlier grants
-    ///   of the name. Only concurrent readers share a fence.
+    ///   of the name, except that concurrent readers share one.
     async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome>;
 
     /// Acquires like [`acquire`](Self::acquire) with [`Wait::No`], but without a future, for a
@@ -108,8 +108,8 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
 
     /// Breaks the holds that match `seen`, never a later hold.
     ///
-    /// - The holder's next renewal returns [`Reason::Broken`](crate::Reason::Broken) as long as the
-    ///   server stores the break.
+    /// - While the server stores the break, the holder's renewals return
+    ///   [`Reason::Broken`](crate::Reason::Broken).
     /// - The server stores `by` and `reason` as long as it stores the broken hold.
     async fn break_lock(
         &self,
@@ -133,7 +133,8 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
         Err(Error::unsupported("sweeping: it leaves nothing behind", self.profile()))
     }
 
-    /// Checks the server for conditions that weaken its locks. A check that can't run is a finding.
+    /// Checks the server for conditions that weaken its locks. Reports a check that can't run as a
+    /// finding.
     async fn doctor(&self) -> Result<Vec<Finding>>;
 }
 

@@ -28,8 +28,8 @@ pub struct Claim {
     /// The number of fences to reserve: one for the claim, the rest for later holders in the same
     /// client.
     pub fences: u32,
-    /// The renewal mode. With [`RenewalMode::Off`], renewals of other holds must not extend this
-    /// hold.
+    /// The renewal mode. A renewal of another hold must not extend a hold with
+    /// [`RenewalMode::Off`].
     pub renewal_mode: RenewalMode,
 }
 
@@ -43,7 +43,7 @@ impl Claim {
 /// How long an acquire may wait in the backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
-    /// One atomic attempt. The server keeps no record of a claim that isn't granted.
+    /// One atomic attempt. If the server doesn't grant the claim, it keeps no record.
     No,
     /// The server may block until this instant. A server that can't block answers
     /// [`AcquireOutcome::Busy`], and queues the claim if it has a queue.
@@ -67,7 +67,7 @@ pub struct Granted {
     pub fence: Fence,
     /// The number of reserved fences, at least 1.
     pub fences: u32,
-    /// The instant from which the hold's duration counts, not later than the grant; `None` for the
+    /// The instant from which the hold's duration counts, at or before the grant; `None` for the
     /// request's start.
     pub start: Option<BootInstant>,
     /// The hold's duration, if it differs from the requested TTL.
@@ -90,8 +90,8 @@ pub struct Busy {
     pub retry_after: Option<Duration>,
     /// The holder, if known without another request.
     pub holder: Option<Box<Holder>>,
-    /// True if the server has queued the claim. The claim leaves the queue by a grant or a release,
-    /// or if the client stops repeating it.
+    /// True if the server has queued the claim. A grant or a release removes the claim from the
+    /// queue, and so does the server if the client stops polling.
     pub queued: bool,
 }
 
@@ -113,7 +113,7 @@ impl<'a> Renew<'a> {
     }
 
     /// Returns a backend's time limit for a batch: 4/5 of the smallest patience, so that the answer
-    /// is in time.
+    /// comes before the client's limit.
     pub fn time_to_answer(batch: &[Self]) -> Duration {
         batch.iter().map(|one| one.patience).min().unwrap_or_default() * 4 / 5
     }
@@ -134,10 +134,10 @@ pub struct Renewal {
 pub enum RenewalOutcome {
     /// The hold lasts for another TTL, or for `valid`.
     Renewed {
-        /// The hold's duration from the send of the renewal, if it differs from the TTL.
+        /// The hold's duration since the renewal was sent, if it differs from the TTL.
         valid: Option<Duration>,
     },
-    /// The hold has ended for this reason, or [`Reason::Gone`] if the server recorded no reason.
+    /// The hold has ended; [`Reason::Gone`] if the server recorded no reason.
     NotHeld(Reason),
     /// The outcome is unknown. The client retries until the deadline.
     Indeterminate,
@@ -160,9 +160,9 @@ impl Renewal {
 /// Determines whether a release leaves a tombstone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReleaseMode {
-    /// Leaves no tombstone, because every acquire of this token was answered.
+    /// Leaves no tombstone, for a token whose acquires were all answered.
     Plain,
-    /// Leaves a tombstone: a record that prevents the grant of an acquire that may still arrive.
+    /// Leaves a tombstone, so that an acquire that arrives later isn't granted.
     Reconcile,
 }
 

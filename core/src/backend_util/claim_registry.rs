@@ -26,7 +26,7 @@ pub struct ClaimRegistry<P> {
 #[derive(Debug)]
 struct State<P> {
     places: HashMap<Key, Place<P>>,
-    /// A lower bound of all claims' ends. Renewals don't raise it; `until_overdue` recomputes it.
+    /// No claim ends before this instant. Renewals don't raise it; `until_overdue` recomputes it.
     earliest: BootInstant,
 }
 
@@ -47,7 +47,7 @@ impl<P: Clone> ClaimRegistry<P> {
         Self { clock, state: Mutex::new(state), changed: Notify::new() }
     }
 
-    /// Adds a claim, or replaces its place and end.
+    /// Adds a claim, or replaces a registered claim's place and end.
     pub fn enter(&self, claim: &Claim, place: P, ends: BootInstant) {
         let mut state = lock(&self.state);
         state.places.insert(key(claim), Place { place, ends });
@@ -59,7 +59,8 @@ impl<P: Clone> ClaimRegistry<P> {
     }
 
     /// Adds an overdue claim, which the caller will remove. [`mark_overdue`](Self::mark_overdue)
-    /// never returns this claim. If the claim is registered, changes nothing and returns false.
+    /// never returns this claim. If the claim is already registered, changes nothing and returns
+    /// false.
     pub fn enter_overdue(&self, name: &LockName, token: Token, place: P) -> bool {
         match lock(&self.state).places.entry((name.clone(), token)) {
             Entry::Occupied(_) => false,
@@ -75,7 +76,7 @@ impl<P: Clone> ClaimRegistry<P> {
         lock(&self.state).places.get(&key(claim)).map(|found| found.place.clone())
     }
 
-    /// Extends a claim to at least `ends` if its place satisfies `is`; otherwise returns false.
+    /// Extends a claim to at least `ends` if its place satisfies `is`. Otherwise returns false.
     pub fn extend_if(&self, claim: &Claim, ends: BootInstant, is: impl Fn(&P) -> bool) -> bool {
         match lock(&self.state).places.get_mut(&key(claim)) {
             Some(found) if is(&found.place) => {
@@ -98,9 +99,9 @@ impl<P: Clone> ClaimRegistry<P> {
         gone.map(|((name, token), found)| (name, token, found.place)).collect()
     }
 
-    /// Returns the claims that weren't renewed in time, and changes their places by `mark` in the
-    /// same step. Each claim is returned once per [`enter`](Self::enter), and stays registered
-    /// until [removed](Self::leave_if).
+    /// Returns the claims whose end has passed, and in the same step changes their places by
+    /// `mark`. Returns each claim once per [`enter`](Self::enter). It stays registered until
+    /// [removed](Self::leave_if).
     pub fn mark_overdue(&self, mark: impl Fn(&mut P)) -> Vec<(LockName, Token, P)> {
         let now = self.clock.now();
         let mut state = lock(&self.state);
@@ -149,12 +150,12 @@ impl<P: Clone> ClaimRegistry<P> {
         state.earliest
     }
 
-    /// Returns whether any place matches.
+    /// Returns whether `is` matches any claim.
     pub fn any(&self, mut is: impl FnMut(&LockName, Token, &P) -> bool) -> bool {
         lock(&self.state).places.iter().any(|((name, token), found)| is(name, *token, &found.place))
     }
 
-    /// Returns the claims with a matching place.
+    /// Returns the claims that `is` matches.
     pub fn all(&self, is: impl Fn(&LockName, &P) -> bool) -> Vec<(LockName, Token, P)> {
         let state = lock(&self.state);
         let matching = state.places.iter().filter(|((name, _), found)| is(name, &found.place));

@@ -8,7 +8,7 @@ const FEW: usize = 64;
 
 /// The clients of one backend.
 ///
-/// No mutex is locked while events are sent, so that a receiver may call the backend.
+/// No mutex is locked while events are sent, because a receiver may call the backend.
 #[derive(Debug, Default)]
 pub struct Clients(Mutex<Attached>);
 
@@ -26,7 +26,7 @@ impl Clients {
             attached.clients.len() > attached.sweep_at.max(FEW)
         };
         if must_sweep && let Ok(name) = LockName::new("lockwright") {
-            // `send` removes clients that no longer exist. This wake-up does nothing else.
+            // `send` removes clients that no longer exist. The wake-up has no other effect.
             self.send(&Event::Wake(name));
             let mut attached = lock(&self.0);
             attached.sweep_at = 2 * attached.clients.len();
@@ -42,7 +42,8 @@ impl Clients {
             return;
         }
         let mut attached = lock(&self.0);
-        // If another task changed the list, the positions in `exists` are wrong.
+        // If another task changed the list, the positions in `exists` are wrong, so a later event
+        // removes the clients.
         if Arc::ptr_eq(&attached.clients, &clients) {
             drop(clients);
             let mut exists = exists.into_iter();

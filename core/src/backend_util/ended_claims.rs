@@ -10,7 +10,7 @@ const REMEMBERED: Duration = Duration::from_secs(60 * 60);
 const MANY: usize = 1_000;
 
 /// The tombstones of ended claims, so that a late repeat of an acquire isn't handled as a new
-/// claim. Each tombstone is kept for at least an hour, or for the claim's TTL if longer.
+/// claim. A tombstone is kept for at least an hour or the claim's TTL, whichever is longer.
 #[derive(Debug)]
 pub struct EndedClaims {
     clock: Clock,

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A source of random numbers: the process's generator, or a seeded sequence that clones share.
+/// A source of random numbers: the process's generator, or a seeded sequence that its clones share.
 #[derive(Debug, Clone, Default)]
 pub struct Jitter(Option<Arc<AtomicU64>>);
 
@@ -16,7 +16,7 @@ impl Jitter {
         self.0.as_deref().map_or_else(rand::random, next_random)
     }
 
-    /// Returns a time that differs from `time` by at most a quarter.
+    /// Returns a random time that differs from `time` by at most a quarter.
     pub fn spread(&self, time: Duration) -> Duration {
         const STEPS: u64 = 2 * 1_024;
         let quarter = time / 4;
@@ -24,7 +24,7 @@ impl Jitter {
         (time - quarter).saturating_add(quarter / 1_024 * random as u32)
     }
 
-    /// Returns a time below `limit`.
+    /// Returns a random time below `limit`.
     pub fn below(&self, limit: Duration) -> Duration {
         limit.mul_f64((self.bits() >> 11) as f64 / (1_u64 << 53) as f64)
     }

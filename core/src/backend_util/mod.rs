@@ -21,7 +21,7 @@ pub use jitter::Jitter;
 pub use recent_names::RecentNames;
 pub use subscribers::Subscribers;
 
-/// Locks a mutex, even if another thread panicked while it held the mutex.
+/// Locks a mutex, even after a panic of a thread that held it.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-/// Encodes `%` and each character for which `must_go` returns true.
+/// Encodes `%` and each character for which `must_go` is true.
 ///
 /// ```
 /// use lockwright_core::backend_util::percent;

@@ -2,15 +2,15 @@
 //! holds the lock.
 //!
 //! The server numbers claims in order of arrival, so an admitted claim stays admitted. A client
-//! with an outdated view of the queue admits its claim too late, never too early. A semaphore's
-//! claim in a lock's queue, or the reverse, blocks the claims behind it until it leaves the queue.
+//! with an outdated view of the queue admits its claim too late, never too early. If claims of a
+//! lock and of a semaphore share a queue, they exclude each other.
 //!
 //! # The shared fence of concurrent readers
 //!
 //! A writer's fence is its claim's number. A reader takes the lowest fence of all concurrent
-//! readers, including readers behind it. The reader writes this fence to its own entry, in an
-//! atomic step that also checks that the [reader with the lowest fence](fence_source) is present
-//! and unchanged. Before this write, the reader isn't admitted.
+//! readers, even of those behind it. It writes this fence to its own entry, in an atomic step that
+//! also checks that the [reader with the lowest fence](fence_source) is present and unchanged.
+//! Before this write, the reader isn't admitted.
 //!
 //! - *The fence is above those of all earlier writers.* Earlier claims have lower numbers, and no
 //!   writer held the lock while the reader with the lowest fence was present.
@@ -109,12 +109,12 @@ fn permits(mode: Mode) -> u64 {
     }
 }
 
-/// A claim of a reader that has only readers ahead of it.
+/// A reader's claim with only readers ahead of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reader {
     /// The claim's number.
     pub created: u64,
-    /// The fence taken from another reader.
+    /// The fence taken from another reader, if any.
     pub taken: Option<u64>,
 }
 
@@ -125,8 +125,8 @@ impl Reader {
     }
 }
 
-/// Returns the index of the reader whose fence the reader at `own` takes; `None` for its own fence.
-/// `readers` are all readers ahead of the first claim of another mode.
+/// Returns the index of the reader whose fence the reader at `own` takes; `None` if it keeps its
+/// own. `readers` are all readers ahead of the first claim of another mode.
 pub fn fence_source(readers: &[Reader], own: usize) -> Option<usize> {
     let lowest = (0..readers.len()).min_by_key(|at| readers[*at].fence())?;
     (readers[lowest].fence() < readers[own].fence()).then_some(lowest)

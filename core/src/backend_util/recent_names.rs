@@ -6,12 +6,12 @@ use crate::{BootInstant, LockName, NameMap};
 
 const CAPACITY: usize = 1024;
 
-/// A bounded map from names to the instants at which they were last [noted](Self::note). It may
-/// lose entries, so use it only for optimizations.
+/// A bounded map from names to the instants at which they were last [noted](Self::note). It forgets
+/// all names when full, so use it only for optimizations.
 #[derive(Debug, Default)]
 pub struct RecentNames {
     last: Mutex<NameMap<BootInstant>>,
-    /// False until a name is noted. Until then, lookups don't lock the mutex.
+    /// False until the first name is noted, so that lookups needn't lock the mutex.
     is_used: AtomicBool,
 }
 

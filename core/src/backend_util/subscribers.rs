@@ -26,8 +26,7 @@ impl Default for Subscribers {
 }
 
 impl Subscribers {
-    /// Creates an empty set. A name is removed if no waiter polls it within three times
-    /// `slow_poll`.
+    /// Creates an empty set. A name is removed three times `slow_poll` after a waiter's last poll.
     pub fn new(slow_poll: Duration) -> Self {
         Self {
             forgotten_after: slow_poll.saturating_mul(3),

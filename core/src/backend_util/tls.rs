@@ -12,20 +12,20 @@ pub fn not_in_this_build(feature: &str) -> String {
     )
 }
 
-/// Installs ring as the process's crypto provider, unless one is installed. Without one, most
-/// client libraries panic in a build with several providers.
+/// Installs ring as the process's crypto provider, if none is installed. In a build with several
+/// providers, most client libraries panic without this call.
 pub fn choose_provider() {
     #[cfg(feature = "tls")]
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
-/// Returns whether a certificate can name this host.
+/// Returns whether a TLS certificate can contain this host.
 #[cfg(feature = "tls")]
 pub fn is_certifiable(host: &str) -> bool {
     rustls::pki_types::ServerName::try_from(host).is_ok()
 }
 
-/// Returns whether an endpoint is on this machine.
+/// Returns whether an endpoint's host is this machine.
 pub fn is_local(endpoint: &str) -> bool {
     let host = endpoint.split_once("://").map_or(endpoint, |(_, rest)| rest);
     let host = host.rsplit_once(':').map_or(host, |(host, _)| host);
@@ -76,7 +76,7 @@ impl Files {
     }
 }
 
-/// Reads the PEM file of a URL's `parameter`. The file must contain an item of this `kind`.
+/// Reads the PEM file of a URL's `parameter`. It must contain an item of this `kind`.
 ///
 /// # Errors
 /// A sentence that names the parameter and the cause.
@@ -112,15 +112,15 @@ const BY_THE_CLIENT: &[Refusal] = &[
     ),
 ];
 
-/// The server's reasons for a rejection, from specific to general, because the first match counts.
+/// The server's reasons for a rejection, from specific to general: the first match counts.
 const BY_THE_SERVER: &[Refusal] = &[
     ("UnknownCA", ErrorKind::Denied, "it does not trust the issuer of the client's certificate"),
     ("ertificate", ErrorKind::Denied, "it refuses the client's certificate"),
     ("fatal alert", ErrorKind::Denied, "it ended the TLS handshake"),
 ];
 
-/// Returns the kind and reason of a failed handshake; `None` for an unknown cause. The backend's
-/// `own` reasons are compared before the server's.
+/// Returns the kind and reason of a failed handshake; `None` for an unknown cause. Compares the
+/// cause with the backend's `own` reasons before the server's.
 pub fn refusal(cause: &str, own: &[Refusal]) -> Option<(ErrorKind, &'static str)> {
     let reasons = BY_THE_CLIENT.iter().chain(own).chain(BY_THE_SERVER);
     reasons.filter(|(part, ..)| cause.contains(part)).map(|(_, kind, what)| (*kind, *what)).next()

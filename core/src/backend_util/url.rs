@@ -1,4 +1,4 @@
-//! The parts of backends' URLs. Errors are sentences without a full stop, and quote no secret.
+//! The parts of backends' URLs. Errors are sentences without a full stop or a secret.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ impl Parameters {
         for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
             let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
             if !known.contains(&name) {
-                // Without a `=`, the text may be a part of a password, so it isn't quoted.
+                // Without a `=`, the text isn't quoted, because it may be a part of a password.
                 let name = if parameter.contains('=') { name } else { "***" };
                 let known = known.join(", ");
                 return Err(format!("the parameter {name:?} is unknown (use {known})"));
@@ -59,8 +59,8 @@ pub fn login(text: &str) -> Result<(String, String), String> {
 /// brackets.
 ///
 /// # Errors
-/// The host is missing, or the port is invalid. Without a login, the error doesn't quote the port,
-/// because it may be a password.
+/// The host is missing, or the port is invalid. Without a login, the port may be a password, so the
+/// error doesn't quote it.
 pub fn host(text: &str, default_port: Option<u16>, has_login: bool) -> Result<(&str, u16), String> {
     let (host, port) = split_port(text);
     if host.is_empty() {
@@ -83,7 +83,7 @@ pub fn host(text: &str, default_port: Option<u16>, has_login: bool) -> Result<(&
 /// Parses `host[:port],…`.
 ///
 /// # Errors
-/// As [`host`], or a host is listed twice.
+/// Those of [`host`], or a host is listed twice.
 pub fn hosts(
     text: &str,
     default_port: Option<u16>,

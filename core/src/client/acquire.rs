@@ -1,5 +1,5 @@
 //! Attempts to acquire a lock. [`begin`] makes the first attempt without a future, because a large
-//! future would slow down a backend that answers at once.
+//! future would slow down a backend in this process.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub(crate) async fn by_tries(
 ) -> Result<Arc<Hold>> {
     let (mut step, mut is_in_doubt) = (Step::Holder, false);
     for left in (0..tries).rev() {
-        // Without pauses, this loop might never yield to the runtime, so this call yields at times.
+        // This loop has no pauses, so this call yields to the runtime at times.
         tokio::task::consume_budget().await;
         let is_local = shared.table().turns.is_taken(&name);
         step = if is_local { Step::LocalTurn } else { Step::Holder };
@@ -126,7 +126,7 @@ fn begin(
     limit: Limit,
     begun: BootInstant,
 ) -> Begun {
-    // A call of `enter` inside the `match` would keep the table locked in the arms.
+    // Inside the `match`, the call would keep the table locked until the arms' end.
     let entry = shared.table().turns.enter(&name, options, limit != Limit::Once, begun);
     let mut turn = match entry {
         Ok(Entry::Turn) => Turn::taken(shared, name),
@@ -181,7 +181,7 @@ async fn in_queue(
         let mut troubled = pin!(shared.trouble.notified());
         troubled.as_mut().enable();
         let trouble = shared.table().turns.trouble(name).cloned();
-        // Without a limit, this request fails only if a request ahead fails: one TTL later.
+        // Without a limit, this request fails only one TTL after a request ahead began to fail.
         let look_at = match &trouble {
             Some(trouble) if limit == Limit::None => trouble.since.max(begun) + ttl,
             _ => limit.instant(),
@@ -233,7 +233,7 @@ pub(super) fn take_answer(
         Ok(AcquireOutcome::Busy(busy)) => {
             shared.metrics.attempts.add(1);
             pending.release_mode = before.release_mode;
-            // An earlier request may have queued the claim, even if `busy.queued` is false.
+            // Even if `busy.queued` is false, an earlier request may have queued the claim.
             pending.on_server =
                 busy.queued || before.on_server || pending.release_mode == ReleaseMode::Reconcile;
             Answer::Busy(busy)
@@ -261,7 +261,7 @@ async fn go_on(
         }
     };
     let _waiting = shared.count_waiting();
-    // The future is pinned here, because each move would add a copy to this future's size.
+    // Pin the future here: each move would add a copy to this future's size.
     let waiting = pin!(waiting(state, options, limit, begun));
     match shared.until_closed(waiting).await {
         Ok(hold) => hold.map(admitted).transpose(),
@@ -284,7 +284,7 @@ async fn waiting(
                 Passed::Turn(mut turn) => {
                     (sent, was_queued) = (shared.clock.now(), true);
                     trouble = shared.table().turns.trouble(&name).cloned();
-                    // Only a new claim is sent at once. This attempt uses `Wait::No`, for which the
+                    // Send only a new claim at once: this attempt uses `Wait::No`, at which the
                     // server may remove a queued claim.
                     let is_new = turn.pending.is_none();
                     let answer = is_new.then(|| ask_at_once(&mut turn, options, sent)).flatten();
@@ -410,7 +410,8 @@ impl Attempts<'_> {
         take_answer(shared, pending, before, answer, self.sent)
     }
 
-    /// Registers a waiter before the first request, so that the server queues this claim at once.
+    /// Registers a waiter before the first request if the lock is probably held, so that the server
+    /// queues this claim at once.
     fn queue_at_once(&mut self, turn: &mut Turn) {
         let since = self.sent - self.options.ttl;
         let recently_busy = &self.shared.waiters.recently_busy;
@@ -471,7 +472,7 @@ impl Attempts<'_> {
             let waited = self.sent.saturating_since(self.first_sent);
             return Next::In(poll_after(self.shared, busy, waited));
         }
-        // A wake-up may have come before this registration, so the client retries at once.
+        // The registration may have missed a wake-up, so the client retries at once.
         let Some(pending) = &turn.pending else { unreachable!("a claim was busy") };
         self.spot = Some(self.shared.waiters.register(&pending.claim.name, pending.claim.token));
         Next::Now
@@ -499,8 +500,7 @@ impl Attempts<'_> {
         if self.limit == Limit::Once {
             return Err(error);
         }
-        // If the claim ended or the limit passed, an earlier error is the cause, so it is kept
-        // instead of this one.
+        // If the claim ended or the limit passed, keep an earlier error, which is the cause.
         let is_cut_short = now >= self.give_up_at();
         let trouble = match self.trouble.take() {
             Some(earlier) if ended || is_cut_short => earlier,
@@ -514,8 +514,8 @@ impl Attempts<'_> {
         if !ended {
             return Ok(Next::In(shared.spread(self.pause)));
         }
-        // The server never grants this token again, so the next attempt has another token. This
-        // claim is released, because it may have left a record, such as a ZooKeeper node.
+        // The server never grants this token again, so the next attempt has another token. The
+        // claim may have left a record, such as a ZooKeeper node, so it is released.
         if let Some(pending) = &mut turn.pending {
             pending.on_server = true;
         }
@@ -552,8 +552,8 @@ impl Attempts<'_> {
         }
     }
 
-    /// Returns the grant that an event delivered, if it is still valid. Otherwise, the next request
-    /// repeats the claim.
+    /// Returns the grant that an event delivered, if it is still valid. Without it, the next
+    /// request repeats the claim.
     fn take_handed(&self, turn: &mut Turn) -> Option<Grant> {
         let granted = self.spot.as_ref()?.waiter.take_handed()?;
         let started = granted.start?;
@@ -588,8 +588,8 @@ pub(super) fn into_hold(
     hold
 }
 
-/// Returns the pause before the next poll. Without wake-ups, the first pauses are short, to notice
-/// the end of a short hold, and grow up to `slow_poll`.
+/// Returns the pause before the next poll. Without wake-ups, pauses grow up to `slow_poll`; the
+/// first are short, to notice the end of a short hold.
 fn poll_after(shared: &Shared, busy: &Busy, waited: Duration) -> Duration {
     let profile = shared.backend.profile();
     let interval = match profile.wake_up {

@@ -28,7 +28,7 @@ pub(crate) async fn answer<'a, T>(
 ) -> Result<T> {
     let (mut send, mut request) = (Some(send), None);
     let mut timer = pin!(shared.clock.sleep_until(until));
-    // If the backend promises to wake this task by `until`, the timer is polled only afterwards.
+    // If the backend promises to wake this task by `until`, the first poll skips the timer.
     let own_limit = shared.backend.profile().answer_limit;
     let mut may_wait = own_limit.is_some_and(|limit| shared.clock.now() + limit <= until);
     poll_fn(|cx| {
@@ -63,14 +63,14 @@ pub(crate) async fn until<F: Future>(
     }
 }
 
-/// Calls the application's code, such as a log subscriber or waker, whose panic must not end
-/// renewals and releases.
+/// Calls the application's code, such as a log subscriber or waker. Its panic must not end renewals
+/// and releases.
 pub(crate) fn ignore_panic(call: impl FnOnce()) {
     let _ = catch_unwind(AssertUnwindSafe(call));
 }
 
-/// Sends a value to another request. A panic of the request's waker is ignored, because the request
-/// has the value by then.
+/// Sends a value to another request. Ignores a panic of that request's waker, because the value has
+/// arrived.
 pub(crate) fn send<T>(sender: oneshot::Sender<T>, value: T) -> std::result::Result<(), T> {
     catch_unwind(AssertUnwindSafe(|| sender.send(value))).unwrap_or(Ok(()))
 }

@@ -23,7 +23,7 @@ const REQUEST_LIMIT: Duration = Duration::from_secs(1);
 /// [`RELEASE_PATIENCE`], or continues in the background.
 const RELEASE_LIMIT: Duration = RELEASE_PATIENCE.saturating_add(Duration::from_secs(1));
 
-/// The thread of [`Shared::sleep_until`] checks at least this often whether its caller still waits.
+/// How often the thread of [`Shared::sleep_until`] checks that its caller still waits.
 const THREAD_SLEEP: Duration = Duration::from_secs(1);
 
 struct Unpark(Thread);
@@ -54,14 +54,15 @@ impl Shared {
         Ok(())
     }
 
-    /// Counts a waiting request. The request must be dropped before the returned value, so that
-    /// `close` waits until the request's release is counted.
+    /// Counts a waiting request. Drop the request before the returned value, so that `close` waits
+    /// until the request's release is counted.
     pub(crate) fn count_waiting(&self) -> Waiting<'_> {
         self.waiting.fetch_add(1, Ordering::SeqCst);
         Waiting(self)
     }
 
-    /// Counts and polls a request. Closing the client drops the request, which releases its claim.
+    /// Counts and polls a request. A close of the client drops the request, which releases its
+    /// claim.
     pub(crate) async fn unless_closed<T>(
         &self,
         request: impl Future<Output = Result<T>>,
@@ -95,10 +96,10 @@ impl Shared {
     pub(super) async fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
         let queued = self.table().turns.take_queued();
-        // Each drop wakes a request, which fails.
+        // Each drop wakes a queued request, which then fails.
         queued.into_iter().for_each(|queued| ignore_panic(|| drop(queued)));
         ignore_panic(|| self.closing.notify_waiters());
-        // An error means that the client's runtime has ended, and all releases with it.
+        // An error means that the client's runtime has ended, and with it all releases.
         let _ = self.inside(self.requests_and_releases_end()).await;
     }
 
@@ -107,8 +108,8 @@ impl Shared {
         loop {
             let mut changed = pin!(self.changed.notified());
             changed.as_mut().enable();
-            // A rejected request counts its release before it stops waiting. So `waiting` must be
-            // read before `releasing`.
+            // A rejected request's release is counted before the request stops waiting, so
+            // `waiting` must be read before `releasing`.
             let no_requests = self.waiting.load(Ordering::SeqCst) == 0;
             let no_releases = self.releasing() == 0;
             if self.renewer_ended.load(Ordering::Acquire) || (no_requests && no_releases) {
@@ -127,8 +128,8 @@ impl Shared {
         }
     }
 
-    /// Polls `future`. Outside a runtime, the client's runtime provides timers and connections. If
-    /// that runtime has ended, this function returns an error, because a timer would panic.
+    /// Polls `future`. Outside a runtime, the client's runtime provides timers and connections.
+    /// After that runtime's end, returns an error, because a timer would panic.
     pub(crate) async fn inside<T>(&self, future: impl Future<Output = Result<T>>) -> Result<T> {
         let mut future = pin!(future);
         std::future::poll_fn(|cx| {
@@ -140,7 +141,8 @@ impl Shared {
                 let runtime = lock(&self.runtime).clone();
                 let _inside = runtime.enter();
                 let polled = future.as_mut().poll(cx);
-                // If the runtime ended during the poll, this task may never be woken, so it fails.
+                // If the runtime ended during the poll, it may never wake this task, which
+                // therefore fails.
                 if polled.is_ready() || !has_ended() {
                     return polled;
                 }
@@ -169,7 +171,7 @@ impl Shared {
         });
         let _unpark = Unpark(sleeper.thread().clone());
         // The thread drops `slept` at its end, which ends this wait. If this future is dropped
-        // earlier, `sleeping` is dropped before `_unpark`, so the thread ends at once.
+        // earlier, it drops `sleeping` before `_unpark`, so the thread wakes and ends.
         let _ = sleeping.await;
     }
 
@@ -185,11 +187,11 @@ impl Shared {
         let here = Handle::try_current().map_err(|error| no_runtime().with_source(error))?;
         if self.renewer_ended.swap(false, Ordering::AcqRel) {
             *lock(&self.runtime) = here.clone();
-            // The renewals in progress ended with the old runtime, so each hold is rechecked.
+            // The old runtime's end also ended renewals in progress, so recheck each hold.
             reschedule_all(self, self.clock.now());
             self.start_tasks(&here);
         }
-        // A runtime that is shutting down drops the new task at once, which sets `renewer_ended`
+        // A runtime that is shutting down drops the new task at once, and so sets `renewer_ended`
         // again.
         match self.renewer_ended.load(Ordering::Acquire) {
             true => Err(no_runtime()),

@@ -30,8 +30,8 @@ pub struct Election {
 }
 
 impl Election {
-    /// Returns a request to lead. `value` is public, and has at most [`Identity::LONGEST_VALUE`]
-    /// bytes and no control characters.
+    /// Returns a request to lead. Any client can read `value`, which has at most
+    /// [`Identity::LONGEST_VALUE`] bytes and no control characters.
     pub fn campaign(&self, value: impl AsRef<str>) -> Request<Leadership> {
         let value = value.as_ref();
         let mut request = Request::new(self.locks.shared(), &self.name, Mode::Exclusive);
@@ -46,7 +46,7 @@ impl Election {
         request
     }
 
-    /// Returns the leader. On Redis, for at most 2 s, this may be a candidate that hasn't confirmed
+    /// Returns the leader. On Redis, this may for at most 2 s be a candidate that hasn't confirmed
     /// its grant.
     ///
     /// # Errors
@@ -64,7 +64,7 @@ impl Election {
         }))
     }
 
-    /// Observes the leader, by polling at least once a second.
+    /// Observes the leader by polling, at least once a second.
     pub fn observe(&self) -> Observer {
         let each = self.locks.profile().slow_poll.min(Duration::from_secs(1));
         let (next_look, looking) = (BootInstant::from_nanos(0), JoinSet::new());
@@ -93,7 +93,7 @@ pub struct Observer {
     each: Duration,
     reported: Option<Option<Leader>>,
     next_look: BootInstant,
-    /// The query in progress, which survives a dropped call of `next`.
+    /// The query in progress. It continues if a call of `next` is dropped.
     looking: JoinSet<Result<Option<Leader>>>,
 }
 
@@ -108,7 +108,7 @@ impl Observer {
     /// Polling may miss a short leadership.
     ///
     /// # Cancel safety
-    /// May be dropped and called again: the query in progress continues.
+    /// May be dropped: the next call continues the query in progress.
     pub async fn next(&mut self) -> Result<Option<Leader>> {
         let shared = Arc::clone(self.election.locks.shared());
         shared.inside(self.look()).await

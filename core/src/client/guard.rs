@@ -38,7 +38,7 @@ macro_rules! common {
                 Self(Inner(Some(hold)))
             }
 
-            /// Returns the name, without the client's namespace.
+            /// Returns the name without the client's namespace.
             pub fn name(&self) -> &str {
                 let hold = self.0.hold();
                 let name = hold.claim.name.as_str();
@@ -63,7 +63,7 @@ macro_rules! common {
                 if is_live { hold.lost_at().saturating_since(now) } else { Duration::ZERO }
             }
 
-            /// Returns when the hold counts as lost, unless renewed. This instant is before the
+            /// Returns when the hold counts as lost, unless renewed: one margin before the
             /// [`deadline`](Self::deadline).
             pub fn lost_at(&self) -> BootInstant {
                 self.0.hold().lost_at()
@@ -88,11 +88,11 @@ macro_rules! common {
                 Signal::new(self.0.hold())
             }
 
-            /// Polls `future`, and drops it when the hold is lost, before the deadline. The clock
-            /// is checked before each poll.
+            /// Polls `future`, and drops it when the hold is lost, before the deadline. Checks the
+            /// clock before each poll.
             ///
-            /// A future that doesn't yield can't be stopped. Only the fence stops requests already
-            /// sent. Outside a runtime, `future` is polled inside the client's runtime.
+            /// A future that doesn't yield can't be stopped. Requests already sent are stopped only
+            /// by the fence. Outside a runtime, `future` is polled inside the client's runtime.
             ///
             /// # Errors
             /// - [`Lost`](crate::ErrorKind::Lost) if the hold was lost before the future completed,
@@ -109,10 +109,9 @@ macro_rules! common {
             /// Renews the hold, even a [`fixed`](crate::Request::fixed) one.
             ///
             /// # Errors
-            /// [`Lost`](crate::ErrorKind::Lost) after a loss.
+            /// [`Lost`](crate::ErrorKind::Lost) after a loss. Without an answer,
             /// [`Indeterminate`](crate::ErrorKind::Indeterminate) or
-            /// [`Unavailable`](crate::ErrorKind::Unavailable) without an answer. The deadline is
-            /// then unchanged.
+            /// [`Unavailable`](crate::ErrorKind::Unavailable); the deadline is unchanged.
             ///
             /// # Cancel safety
             /// May be dropped. The server may still renew the hold, but the deadline is unchanged.
@@ -131,8 +130,9 @@ macro_rules! common {
             #[doc = concat!("Gives the ", $what, " back and waits for the server's answer. With reentrancy, only the last guard does.")]
             ///
             /// # Errors
-            /// [`Lost`](crate::ErrorKind::Lost) if the hold was already lost: the last work may not
-            /// have been protected. After any other error, the release continues in the background.
+            /// [`Lost`](crate::ErrorKind::Lost) if the hold was already lost, so the last work may
+            /// have been unprotected. After any other error, the release continues in the
+            /// background.
             ///
             /// # Cancel safety
             /// The release continues in the background.
@@ -148,7 +148,7 @@ common!(Permit, "permits");
 common!(Leadership, "lead");
 
 impl Guard {
-    /// Returns the fence, to send with each write. The resource must reject fences below the
+    /// Returns the fence, to send with each write. The resource must reject a fence below the
     /// highest accepted one. Concurrent readers share a fence.
     pub fn fence(&self) -> Fence {
         self.0.hold().fence
@@ -178,8 +178,8 @@ impl Guard {
     /// Ends the hold in this client, and returns a ticket for
     /// [`Locks::resume`](crate::Locks::resume). The ticket has no [`Owner`](crate::Owner) or
     /// [`max_hold`](crate::Request::max_hold). Until resumed, the hold isn't renewed, and ends
-    /// after its [remaining time](Self::remaining). For a whole TTL, [renew](Self::renew) before
-    /// this call.
+    /// after its [remaining time](Self::remaining). To extend this to a whole TTL,
+    /// [renew](Self::renew) first.
     ///
     /// # Errors
     /// Each error returns the guard:
@@ -257,7 +257,7 @@ impl Leadership {
 }
 
 impl Permit {
-    /// Returns an id, unique among the name's holds. The id isn't a fence.
+    /// Returns an id, unique among the name's holds. Don't use it as a fence.
     pub fn id(&self) -> u64 {
         self.0.hold().fence.get()
     }

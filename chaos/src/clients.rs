@@ -94,7 +94,7 @@ impl<'a> Clients<'a> {
     }
 
     /// Counts the pending requests for `names` sent before `since`. Returns 0 if one of `names` was
-    /// granted since then.
+    /// granted later.
     pub(crate) fn held_up(&self, names: &[String], since: BootInstant) -> usize {
         let mut entries = self.entries();
         entries.sort_by_key(|entry| entry.at);

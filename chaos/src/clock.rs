@@ -1,7 +1,7 @@
 //! The servers' wall clock.
 //!
-//! A library, loaded by `LD_PRELOAD`, adds an offset to the clock. etcd can't load the library,
-//! because it is linked statically.
+//! A library, loaded by `LD_PRELOAD`, adds an offset to the clock. etcd is linked statically, so
+//! etcd can't load the library.
 
 use std::fs;
 use std::os::unix::fs::FileExt;

@@ -110,7 +110,7 @@ impl Acquire<'_> {
         // other waiters.
         let trusted = self.session.trusted().await;
         trusted.map_err(|cause| error(ErrorKind::Unavailable, cause.message()))?;
-        // Register the claim before its node exists, so that an overdue claim's node is removed.
+        // Register the claim before its node exists, so that the node of an overdue claim is removed.
         let end = self.shared.end_of_wait(self.claim);
         self.shared.registry.enter(self.claim, Place::new(&self.session), end);
         self.enqueue(parent_is_missing).await

@@ -72,7 +72,7 @@ where
     for _ in 0..TRIES {
         match attempt(client, path, fenced, &write).await.map_err(name)? {
             Some(results) => return Ok(results),
-            // The server that answered the read may lag behind, so bring it up to date.
+            // The server that answered the read may lag behind: sync it, and try again.
             None => client.sync(path).await.map_err(|cause| name(failed(cause, Effect::Reads)))?,
         }
     }

@@ -134,7 +134,7 @@ impl Config {
                     }
                     (limits, granted, Some(long))
                 }
-                // Connect nevertheless: the doctor reports the reason.
+                // Connect despite the error, so that the doctor can report the reason.
                 Err(cause) if config.for_diagnosis && cause.kind() == ErrorKind::Unavailable => {
                     (Limits::usual(), Vec::new(), None)
                 }

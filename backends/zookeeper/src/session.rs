@@ -146,7 +146,7 @@ impl Session {
         loop {
             let Some(session) = this.upgrade() else { return };
             let (clock, sent) = (session.clock.clone(), session.clock.now());
-            // Unlike `prove`, this task doesn't keep the session open while it waits.
+            // Unlike `prove`, this task doesn't keep the session open during the request.
             let request = session.client.delete(&session.probe_path, None);
             let limit = session.response_timeout;
             drop(session);

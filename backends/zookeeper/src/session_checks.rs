@@ -45,8 +45,8 @@ impl SuspectSessions {
         let mut longest = lock(&self.longest);
         for Granted { host, asked, timeout } in granted {
             let known = longest.entry(host.clone()).or_insert(*timeout);
-            // A server that grants less than requested has reached its limit. Any other server
-            // may grant more.
+            // A server that grants less than requested has reached its limit. Otherwise its
+            // limit may be higher.
             *known = if timeout < asked { *timeout } else { (*known).max(*timeout) };
         }
     }

@@ -1,5 +1,5 @@
-//! Reacts to the events of a session: its holds are at risk while it is disconnected, and lost when
-//! it ends.
+//! Reacts to a session's events: holds are at risk while the session is disconnected, and lost when
+//! the session ends.
 
 use std::sync::Arc;
 

@@ -75,7 +75,7 @@ impl Shared {
         self.config.contents.chroot.len() + path.len()
     }
 
-    /// Records a transaction id. Returns the highest id before it.
+    /// Records a transaction id. Returns the highest earlier id.
     pub(crate) fn saw_zxid(&self, zxid: u64) -> u64 {
         self.highest_zxid.fetch_max(zxid, Ordering::Relaxed)
     }

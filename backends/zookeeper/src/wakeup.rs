@@ -62,7 +62,7 @@ pub(crate) async fn watch(
     let (owner, watched, waited_for) = (Arc::downgrade(shared), key.clone(), name.clone());
     let mut all = shared.watches.all();
     let task = shared.sessions.runtime.spawn(async move {
-        // A change of the node or the session's end also ends the watch, so wake the waiters.
+        // Wake the waiters after any change of the node, and after the session's end.
         watcher.changed().await;
         drop(reserved);
         if let Some(owner) = owner.upgrade() {

@@ -37,7 +37,7 @@ pub(super) async fn a_writer_that_waits_stays_ahead(Two(one, two): Two) {
     release(&*one, &late).await;
 }
 
-/// After the writer gives up, its session stays open, but readers must be granted at once.
+/// A writer that gave up keeps its session open, but readers must be granted at once.
 pub(super) async fn a_writer_that_gives_up_lets_readers_in(Two(one, two): Two) {
     let (first, late, writer) = (reader(), reader(), claim("x"));
     grant(&*one, &first).await;

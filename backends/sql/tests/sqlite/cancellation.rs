@@ -21,7 +21,7 @@ async fn a_dropped_acquire_that_had_not_begun_never_happens() {
     let backend = place.open().await;
     let mut raw = place.raw().await;
     sql(&mut raw, "BEGIN IMMEDIATE").await;
-    // This request occupies the connection while it waits for the write lock.
+    // This request waits for the write lock, and so occupies the connection.
     let first = claim_for("first", LONG);
     let mut acquire = pin!(backend.acquire(&first, Wait::No));
     assert!(timeout(ms(50), acquire.as_mut()).await.is_err());

@@ -1,4 +1,4 @@
-//! The conformance suite on a server, in one of its modes.
+//! The conformance suite on a server, in one mode.
 
 use std::process::ExitCode;
 use std::time::Duration;

@@ -141,7 +141,7 @@ async fn of_a_dropped_wait_nothing_holds_the_lock_later() {
     waiting(&server, 1).await;
     wait.abort();
     assert!(wait.await.unwrap_err().is_cancelled());
-    // The aborted task has also dropped the transaction.
+    // The aborted task's transaction is dropped, so it doesn't block `next`.
     holder.commit().await.unwrap();
     let mut next = pool.begin().await.unwrap();
     locked(lock_in_transaction(&mut next, "a", Wait::For(PATIENCE)).await);

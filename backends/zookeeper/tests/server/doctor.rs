@@ -126,7 +126,7 @@ async fn servers_that_grant_different_sessions_are_a_warning() {
     assert_eq!(codes(&findings), [("zookeeper-limits-differ", WARNING), OPEN]);
     let (one, what) = (format!("{} grants", ensemble.members[1].address()), &findings[0].what);
     assert!(what.contains(&one) && what.contains("35s") && what.contains("40s"), "{what}");
-    // A client uses the lowest limits, whichever server it is connected to.
+    // A client of any server uses the lowest limits of all servers.
     for _ in 0..4 {
         let zookeeper = connect(&ensemble.url()).await;
         assert_eq!(*zookeeper.profile().ttl.end(), Duration::from_secs(35));

@@ -39,7 +39,7 @@ async fn crowded_with(ttl: Duration, another: Option<u16>) -> Crowded {
     let taken = claim_for("taken", LONG - Duration::from_secs(1));
     grant(&other, &taken).await;
     grant(&zookeeper, &claim_for("warm", ttl)).await;
-    // The session for reads would reconnect at the same time, so wait for its end.
+    // The session for reads would reconnect and take a connection, so wait for its end.
     let longest = *zookeeper.profile().ttl.end();
     eventually(|| async { (sessions(&server, longest) == 1).then_some(()) }).await;
     Crowded { server, proxy, zookeeper, other, taken }

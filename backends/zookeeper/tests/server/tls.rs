@@ -66,7 +66,7 @@ async fn servers_are_trusted_when_the_authority_that_is_named_signed_for_them() 
     zookeeper.release(&first, ReleaseMode::Plain).await.unwrap();
     assert!(grant(&by_name, &next).await.fence > fence);
 
-    // The doctor can't query each server over TLS, but it doesn't report them as dead.
+    // The doctor can't query each server over TLS, but doesn't report the servers as dead.
     let findings = zookeeper.doctor().await.unwrap();
     let found: Vec<_> = findings.iter().map(|finding| (finding.code, finding.severity)).collect();
     assert_eq!(found, [("zookeeper-not-looked-at", Severity::Note)], "{findings:?}");
@@ -156,7 +156,7 @@ async fn files_that_are_missing_or_something_else_are_named() {
     let pem =
         |kind: &str, body: &str| format!("-----BEGIN {kind}-----\n{body}\n-----END {kind}-----\n");
     let (empty, hollow) = (file(""), file(&pem("CERTIFICATE", "aHVzaA==")));
-    // `garbled` isn't base64, and `other` is base64 of something that isn't a key.
+    // `garbled` isn't base64, and `other` is base64, but not of a key.
     let (garbled, other) =
         (file(&pem("PRIVATE KEY", "hush!")), file(&pem("PRIVATE KEY", "aHVzaA==")));
     let whole = std::fs::read_to_string(&authority).unwrap();

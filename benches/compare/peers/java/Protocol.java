@@ -46,7 +46,7 @@ final class Protocol<C> {
     }
 
     interface Hold {
-        /** Releases the lock, or throws {@link Lost} if it is known to have expired. */
+        /** Releases the lock, or throws {@link Lost} if the lock is known to have expired. */
         void unlock() throws Exception;
     }
 

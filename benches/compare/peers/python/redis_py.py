@@ -19,7 +19,7 @@ class RedisPy(Library):
             nodes, master = sentinels(urls)
             self.client = Sentinel(nodes).master_for(master)
         elif backend == "redis-cluster":
-            # The client gets the other nodes from this node.
+            # The client asks this node for the Cluster's other nodes.
             host, port = addresses(urls)[0]
             self.client = RedisCluster(host=host, port=port)
         else:

@@ -34,7 +34,7 @@ pub const BACKENDS: &[&str] = &[
     "zookeeper",
 ];
 
-/// The TTL of all locks. [`Library::open`] needs it if the library sets the TTL per connection.
+/// The TTL of all locks, for [`Library::open`] of libraries that set the TTL per connection.
 pub const TTL: Duration = Duration::from_secs(15);
 
 pub type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;

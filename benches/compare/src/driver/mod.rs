@@ -32,7 +32,7 @@ pub struct Plan {
     pub smoke: bool,
     /// Lockwright's programs: the baseline, the current build, and perhaps an earlier build.
     pub ours: Vec<(Kind, Vec<String>)>,
-    /// The command lines of the peers, the other lock libraries.
+    /// The peers' command lines.
     pub peers: Vec<Vec<String>>,
     /// The peers that couldn't be built.
     pub missing: Vec<Missing>,

@@ -122,8 +122,8 @@ impl<'a> RunningSubject<'a> {
         if !self.pace.is_smoke {
             regime.pin(&theirs, &subjects);
         }
-        // Queries for keep-alives count as commands, so they come before the first count of
-        // commands and after the last.
+        // Queries for keep-alives count as commands, so they precede the first count of commands
+        // and follow the last.
         let alive = servers.counts.keep_alives().map_err(unanswered)?;
         let served = servers.counts.served().map_err(unanswered)?;
         let before = (cores::used(&theirs), cores::used(&subjects));

@@ -63,7 +63,7 @@ impl Turns {
         overlaps.count() + self.lost
     }
 
-    /// Counts the grants to another process, or to another task if there is one process.
+    /// Counts the grants to another process than the last; in one process, to another task.
     pub(super) fn hand_overs(&self) -> usize {
         self.changes(&self.turns)
     }

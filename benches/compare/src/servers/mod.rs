@@ -56,7 +56,7 @@ pub(crate) trait Counts: Debug {
         Ok(None)
     }
 
-    /// Returns the number of keep-alives so far by connection, if the server counts them
+    /// Returns each connection's number of keep-alives so far, if the server counts them
     /// separately. [`Self::served`] includes keep-alives.
     fn keep_alives(&self) -> Result<BTreeMap<String, u64>> {
         Ok(BTreeMap::new())

@@ -38,7 +38,7 @@ type Library interface {
 	Prepare(task int) error
 	// Lock acquires a name, with the library's own wait. Concurrent calls have different tasks.
 	Lock(task int, name string) (Hold, error)
-	// Keep acquires an uncontended name and renews it until its release. Keep may use the
+	// Keep acquires an uncontended name and renews the hold until the release. Keep may use the
 	// resources of task 0.
 	Keep(name string) (Hold, error)
 }
@@ -116,7 +116,7 @@ func Now() int64 {
 type state struct {
 	library Library
 	held    []Hold
-	// The number of tasks that wait, numbered from 0. Contending tasks have higher numbers.
+	// The number of waiting tasks, whose numbers begin at 0. Contending tasks have higher ones.
 	waiting int
 }
 

@@ -19,15 +19,13 @@ pub(crate) struct ServerSession {
     pub(crate) id: i64,
     /// Identifies the server, because another server may use the same `id` after a failover.
     pub(crate) server: i64,
-    /// A server time in µs at which the session existed. A PostgreSQL session with the same `id`
-    /// that began later isn't this session.
+    /// A server time in µs at which the session existed. On PostgreSQL, a session that begins later
+    /// may have the same `id`.
     pub(crate) seen: i64,
-    /// An instant before the connection was opened. If MySQL restarted later, `id` may belong
-    /// to another session.
+    /// An instant before the connection was opened. After a restart, MySQL reuses ids.
     pub(crate) opened: Instant,
 }
 
-/// The session of a connection that this client has opened or is opening.
 pub(crate) enum Session {
     Open(ServerSession),
     /// A set of one task, because dropping a set ends its tasks. The task returns the session if the
@@ -38,8 +36,8 @@ pub(crate) enum Session {
 /// A connection and its session, which is `None` behind a pooler.
 pub(crate) type Opened<C> = (C, Option<ServerSession>);
 
-/// Opens a connection in a task, which continues if the caller stops waiting for the receiver: the
-/// server may still open a session for the connection, and only the task receives its id.
+/// Opens a connection in a task that continues if the caller drops the receiver: the server may
+/// still open a session, whose id only the task receives.
 pub(crate) fn open<C: Send + 'static>(
     runtime: &Handle,
     opening: impl Future<Output = sqlx::Result<Opened<C>>> + Send + 'static,
@@ -60,7 +58,7 @@ const LOOKS: (Duration, Duration) = (Duration::from_millis(5), Duration::from_mi
 
 const TRIES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
-/// The time limit for one request of this task.
+/// The time limit for one request that ends sessions.
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// An abandoned opening counts as failed after a connection that was begun over [`LIMIT`] later has
@@ -105,7 +103,7 @@ impl Ending {
         }
     }
 
-    /// Updates the session if its opening has ended. Returns true if the opening failed.
+    /// Updates the session if its opening has ended. Returns true if no session was opened.
     fn poll_opening(&mut self) -> bool {
         let Session::Opening(opening) = &mut self.session else { return false };
         match opening.try_join_next() {

@@ -14,7 +14,7 @@ pub(crate) enum Effect {
 pub(crate) struct Verdict {
     pub(crate) kind: ErrorKind,
     pub(crate) message: &'static str,
-    /// True if a retry may succeed, because a concurrent request made this one fail.
+    /// True if a retry may succeed, because a concurrent request caused the error.
     pub(crate) again: bool,
     /// True if the server rejects all requests at present.
     pub(crate) useless: bool,
@@ -150,7 +150,7 @@ pub(crate) fn plain(cause: &sqlx::Error) -> String {
             None => refusal.message().to_owned(),
         },
         sqlx::Error::Io(error) => error.to_string(),
-        // On MySQL: a statement failed after an earlier one had changed data.
+        // On MySQL: a statement failed after an earlier statement had changed data.
         sqlx::Error::AnyDriverError(error) => error.to_string(),
         sqlx::Error::Tls(error) => tls::without_pem(&error.to_string()).into_owned(),
         other => other.to_string(),

@@ -33,16 +33,16 @@ impl SessionLimit {
     pub(crate) const LEAST: usize = 2;
     pub(crate) const LEAST_HELD: usize = 4;
 
-    /// Reserves one session for ending others, and one for listening if `listens` is true and
-    /// `total` is more than two. The rest is for requests.
+    /// Reserves one session for ending abandoned ones, and one for listening if `listens` is true
+    /// and `total` is more than two. The rest is for requests.
     pub(crate) fn lease(total: usize, listens: bool) -> Self {
         let listen = usize::from(listens && total > Self::LEAST);
         Self::of([total.saturating_sub(1 + listen), 0, 0, listen])
     }
 
-    /// Reserves one session for ending others, and one for listening if `listens`. Up to four are
-    /// for requests, and the rest for holds and waits. If `can_share` is true and the rest is more
-    /// than one session, one of these is for joint use.
+    /// Reserves one session for ending abandoned ones, and one for listening if `listens`. Up to
+    /// four are for requests, and the rest for holds and waits. If `can_share` is true and the rest
+    /// is more than one session, one of the rest is joint.
     pub(crate) fn held(total: usize, listens: bool, can_share: bool) -> Self {
         let (request, listen) = ((total / 4).clamp(1, 4), usize::from(listens));
         let rest = total.saturating_sub(1 + listen + request);

@@ -7,7 +7,7 @@ use lockwright_core::Error;
 /// default crypto provider.
 pub(crate) use lockwright_core::backend_util::tls::choose_provider;
 
-/// Returns an error about TLS if connecting failed because of TLS.
+/// Returns an error if connecting failed because of TLS.
 pub(crate) fn refusal(cause: &sqlx::Error, is_by_file: bool) -> Option<Error> {
     match cause {
         sqlx::Error::Tls(cause) => Some(Error::invalid_config(unusable(&cause.to_string()))),

@@ -11,7 +11,7 @@ use super::writer::{Answer, Request};
 use super::{PROFILE, Sqlite};
 use crate::kind::identity_text;
 
-/// Unwraps an answer, which always has its request's kind.
+/// Unwraps an answer, which always has the kind of the request.
 macro_rules! expect {
     ($answer:expr, $kind:ident) => {
         match $answer {

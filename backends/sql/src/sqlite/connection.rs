@@ -243,7 +243,7 @@ pub(super) async fn pause(tries: u64, since: Instant) {
     if tries <= ON_THE_SPOT {
         return tokio::task::yield_now().await;
     }
-    // Uneven pauses prevent that processes retry at the same time.
+    // Uneven pauses keep processes from retrying at the same time.
     let longest = (tries - ON_THE_SPOT).min(5);
     let uneven = u64::from(since.elapsed().subsec_nanos()) % longest;
     tokio::time::sleep(Duration::from_millis(1 + uneven)).await;

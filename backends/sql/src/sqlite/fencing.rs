@@ -45,7 +45,8 @@ const BACKEND: &str = "sqlite-transaction";
 /// - [`InvalidConfig`](ErrorKind::InvalidConfig): the table doesn't exist.
 /// - [`Denied`](ErrorKind::Denied): the file can't be written.
 /// - [`Unavailable`](ErrorKind::Unavailable): another transaction has been writing for longer than
-///   the connection's `busy_timeout`, or has written after `tx` began to read. Or the file failed.
+///   the connection's `busy_timeout`, or has written after `tx` began to read. Or access to the
+///   file failed.
 ///
 /// # Cancel safety
 /// May be dropped. The transaction must then be rolled back or dropped.
@@ -68,7 +69,7 @@ pub async fn check_fence(tx: &mut Transaction<'_, Sqlite>, name: &str, fence: Fe
 /// # Errors
 /// - [`Denied`](ErrorKind::Denied): the file can't be written.
 /// - [`Unavailable`](ErrorKind::Unavailable): another transaction writes for longer than the
-///   connection's `busy_timeout`, or the file failed.
+///   connection's `busy_timeout`, or access to the file failed.
 ///
 /// # Cancel safety
 /// May be dropped. The table may then exist.

@@ -9,7 +9,7 @@ use sqlx::{Result, Row};
 use super::statements::{Acquire, Acquired, Tables, decode, json, nanos, query, stored};
 use crate::kind;
 
-/// How long one poll of a waiting writer blocks new readers: several intervals between polls.
+/// How long one poll of a waiting writer blocks new readers: several polling intervals.
 const WAITS: Duration = Duration::from_secs(3);
 
 struct Look {

@@ -36,7 +36,7 @@ pub(super) struct Waiters {
 
 #[derive(Debug, Default)]
 struct Expected {
-    /// Until when this process watches for each name's wake-ups. A waiter extends it early.
+    /// Until when this process watches for each name's wake-ups. Waiters extend this time early.
     until: HashMap<LockName, BootInstant>,
     watching: bool,
 }

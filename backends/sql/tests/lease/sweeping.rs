@@ -37,9 +37,8 @@ async fn one_off_names_leave_a_small_table() {
 
     let (server, backend) = start().await;
     one_off_names(&server, COUNT);
-    // A new fence is at least the server's time in µs. Each grant reserves a billion fences, so the
-    // grant's last fence is ahead of the time. After the sweep, only the floor keeps later fences
-    // above that last fence.
+    // A new fence is at least the server's time in µs. Each grant reserves a billion fences, so its
+    // last fence is ahead of the time. After the sweep, only the floor keeps later fences higher.
     let mut fences = Vec::new();
     for i in 0..20 {
         let mut held = claim(&format!("real/{i}"));
@@ -157,9 +156,8 @@ async fn sweeping_and_locking_at_once() {
     assert!(gone >= 50, "only {gone} rows were swept, which shows nothing");
 }
 
-/// A name without a row gets a fence above the floor, so a sweep first raises the floor to the
-/// fences of the rows to delete. The row `young` becomes old only after the sweep has chosen the
-/// new floor, so the sweep must keep it.
+/// A sweep may delete only rows with fences up to its new floor. The row `young` becomes old after
+/// the sweep has chosen this floor, so the sweep must keep the row.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_row_above_the_floor_stays() {
     let (server, backend) = start().await;

@@ -106,7 +106,7 @@ async fn dropped_request_keeps_connections_that_answer() {
     }
     asking.shutdown().await;
     // One new connection replaces the silent one, and a second ends the silent one's session.
-    // Each late answer costs one more.
+    // Each late answer costs one more connection.
     assert!(opened.last().is_some_and(is_few), "late: {opened:?} new connections");
 }
 

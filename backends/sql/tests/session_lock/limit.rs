@@ -56,7 +56,6 @@ impl Sampler {
         sampler
     }
 
-    /// Checks the limit, and returns the largest number of sessions.
     async fn most(mut self, mode: &str) -> usize {
         self.over.store(true, Ordering::SeqCst);
         let samples = self.samples.join_next().await.unwrap().unwrap();
@@ -171,8 +170,8 @@ async fn recovers(locks: &Locks, (over, waiting): (Arc<AtomicBool>, JoinSet<()>)
     .await;
 }
 
-/// In the mode `row`, each hold needs its own session, so the holds use up all sessions for holds,
-/// and a further acquire fails.
+/// In the mode `row`, each hold needs its own session, so an acquire fails once the sessions for
+/// holds are used up.
 async fn holds_are_kept_and_released_at_the_limit(server: &Server, mode: &str) {
     let locks = client(server, mode).await;
     let mut held = Vec::new();

@@ -68,7 +68,7 @@ async fn a_stopped_holder_loses_it_within_its_ttl(server: &Server, mode: &str) {
             !is_busy(&backend, &next).await
         })
         .await;
-        // The holder renewed its hold at most half a TTL before it was suspended.
+        // The last renewal was at most half a TTL before the holder was suspended.
         assert!(took + ms(100) >= ttl / 2, "it was free after {took:?}");
         assert!(stopped.elapsed() <= ttl + ms(500), "late: {:?}", stopped.elapsed());
         assert_eq!(holding(server), 1, "the server has more than the next one's hold");

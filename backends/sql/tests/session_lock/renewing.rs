@@ -49,8 +49,8 @@ async fn stuck_session_delays_no_other_renewal(server: &Server, mode: &str) {
     let ttl = ms(8_000);
     let proxy = lockwright_testbed::Proxy::start(server.address()).unwrap();
     let one = backend_through(server, proxy.port(), mode).await;
-    // Waits until the client has opened its first connections. The hold gets the next one, with the
-    // number `session`.
+    // Waits until the client has opened its first connections. The hold gets the next connection,
+    // with the number `session`.
     let (mut session, mut since) = (0, Instant::now());
     within(ms(20_000), "no more connections", async || {
         if std::mem::replace(&mut session, proxy.accepted()) != proxy.accepted() {

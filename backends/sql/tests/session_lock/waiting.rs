@@ -122,10 +122,11 @@ async fn many_waiters_of_a_process_block_one_connection(server: &Server, mode: &
 async fn a_limit_of_any_length_is_kept(server: &Server, mode: &str) {
     let backend = backend(server, mode).await;
     let holder = hold(&backend, "x").await;
-    // A limit of 5 ms is too short for a wait in the server. 300 ms takes one statement. 2,300 ms
-    // takes several, because each waits for at most the TTL.
+    // 5 ms is too short for a wait in the server. 300 ms takes one statement. 2,300 ms takes
+    // several statements, because each waits for at most the TTL.
     for limit in [ms(5), ms(300), ms(2_300)] {
-        // The fastest attempt counts: a busy machine delays some attempts, an ignored limit all.
+        // The fastest attempt counts: a busy machine delays some attempts, an ignored limit
+        // delays all.
         let mut soonest = Duration::MAX;
         for _ in 0..5 {
             let begun = Instant::now();

@@ -58,8 +58,8 @@ pub(crate) struct LeaseBackend<D: Dialect> {
     swept: Mutex<String>,
     batch: Mutex<Option<(usize, Instant)>>,
     clock: Clock,
-    /// The names recently granted to this client. Only for these, the client sends `acquire_free`,
-    /// which needs the name's row: no sweep deletes it within [`YOUNGEST_SWEPT`] of a grant.
+    /// The names recently granted to this client. `acquire_free` is sent only for these, because
+    /// no sweep deletes the name's row within [`YOUNGEST_SWEPT`] of a grant.
     grants: RecentNames,
 }
 
@@ -112,8 +112,8 @@ macro_rules! statements {
         #[derive(Debug)]
         pub(crate) struct StatementTexts {
             pub(crate) schema: &'static str,
-            /// Returns the leases that match `{which}`, each as one [`Holding`], or as one for
-            /// each shared holder.
+            /// Returns one [`Holding`] for each lease that matches `{which}`, or for each of its
+            /// shared holders.
             pub(crate) inspect: &'static str,
             $(pub(crate) $hot: &'static str,)*
             $(pub(crate) $other: &'static str),*

@@ -1,4 +1,4 @@
-//! Spreads the requests of waiters. A release wakes all of them, and only one is granted the lock.
+//! Spreads the requests of waiters. A release wakes all waiters, but only one can get the lock.
 //!
 //! A client remembers how long its claims of a name waited for their grants. The next claim sends
 //! no request before most of that time has passed, so the client that has waited longest usually

@@ -117,7 +117,7 @@ impl<S: Server> EngineState<S> {
             .collect();
         let begun = Instant::now();
         while begun.elapsed() < RECORD_LIMIT {
-            // If the hold has ended, its flag is gone.
+            // A hold that has ended has no flag, and needs no record.
             unrecorded.retain(|flag| flag.upgrade().is_some_and(|it| !it.load(Ordering::Relaxed)));
             if unrecorded.is_empty() {
                 return;

@@ -207,8 +207,8 @@ impl<S: Server> Holding<S> {
         // The task is unregistered before its answer, so that the caller's next request doesn't
         // reach this task.
         drop((place, inbox));
-        // The joint session's slot is freed before the answer, so the caller's next hold can have
-        // it.
+        // The joint session's slot is freed before the answer, so the caller's next hold can use
+        // the slot.
         let own = match reusable {
             Some(HoldSession::Own(session)) => Some(session),
             joint => {

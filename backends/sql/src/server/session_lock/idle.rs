@@ -28,7 +28,7 @@ impl<S> Default for Idle<S> {
 }
 
 impl<S> Idle<S> {
-    /// Takes the session that was used last, and returns since when it is idle.
+    /// Takes the last used session, and returns since when it is idle.
     pub(super) fn take(&self) -> Option<(Instant, S)> {
         lock(&self.sessions).pop()
     }

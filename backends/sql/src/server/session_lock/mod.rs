@@ -171,7 +171,7 @@ pub(crate) trait Session: Send + Sync + 'static {
 pub(crate) trait Server: Dialect {
     type Session: Session;
 
-    /// State of this kind of server that a client's sessions share.
+    /// State that a client's sessions on this kind of server share.
     type Own: Send + Sync + 'static;
 
     /// The queries of both modes. Their `{held}` is the table of exclusive holds or of readers, and

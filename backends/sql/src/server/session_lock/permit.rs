@@ -11,7 +11,7 @@ use crate::server::{Dialect, Opened, Pool, ServerSession, SessionPermit, Use, er
 pub(crate) struct Permit<D: Dialect> {
     pool: Arc<Pool<D>>,
     runtime: Handle,
-    /// `None` before the opening, and behind a pooler also after it.
+    /// `None` until the opening starts, and behind a pooler again after the opening.
     session: Option<Session>,
     permit: Option<SessionPermit>,
 }

@@ -22,7 +22,7 @@ const LOOKS: u32 = 10;
 /// The age by which a hold is normally recorded.
 const RECORDED_BY: Duration = RECORD_AFTER.saturating_mul(5);
 
-/// How long `session_ask` is repeated until the client has ended the hold.
+/// How long `session_ask` is repeated for one hold.
 const ASKED_FOR: Duration = Duration::from_secs(4);
 
 /// The longest run of `session_ask`.
@@ -196,8 +196,8 @@ impl<S: Server> Sessions<S> {
         Ok(holders.find(|(holder, _)| holder.token == Some(token)))
     }
 
-    /// Inspects the name, repeatedly while a holder isn't recorded, at most [`LOOKS`] times. If the
-    /// holder with `token` has no record then, finds it by its session.
+    /// Inspects the name, and repeats this at most [`LOOKS`] times while a holder has no record. If
+    /// the holder with `token` then has no record, finds the holder by its session.
     async fn look(
         &self,
         name: &LockName,

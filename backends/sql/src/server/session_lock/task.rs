@@ -34,7 +34,7 @@ const SHORT_WAIT: Duration = Duration::from_millis(100);
 
 const JUST_NOW: Duration = Duration::from_millis(1);
 
-/// The minimum time limit of an attempt, because a short TTL is too short for a slow server.
+/// The minimum time limit of an attempt, because a slow server may need more than a short TTL.
 const LEAST_TRY: Duration = Duration::from_millis(500);
 
 pub(super) struct Task<S: Server> {

@@ -15,7 +15,7 @@ pub(super) async fn from_wait<S: Server>(
     session: SessionId,
     mut locking: Pin<&mut impl Future<Output = Result<Locked>>>,
 ) -> bool {
-    // A cancellation that arrives before the statement begins has no effect.
+    // The first cancellation has no effect if it precedes the statement.
     for _ in 0..2 {
         let cancelling = async {
             let cancelling = Box::pin(server.cancel(session));

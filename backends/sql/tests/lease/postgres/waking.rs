@@ -48,8 +48,8 @@ async fn a_lost_listener_comes_back() {
     assert_eq!(next(&mut told).await, Event::Wake(name("x")));
     server.terminate_sessions().unwrap();
     assert_eq!(next(&mut told).await, Event::Wake(name("x")));
-    // The row still records a waiter, so the release notifies. The test repeats the release,
-    // because the holder's first request may fail on a dead connection.
+    // The row still records a waiter, so the release sends a notification. The test repeats the
+    // release, because the holder's first request may fail on a dead connection.
     eventually(|| async { holder.release(&first, ReleaseMode::Reconcile).await.ok() }).await;
     assert_eq!(next(&mut told).await, Event::Wake(name("x")));
 }

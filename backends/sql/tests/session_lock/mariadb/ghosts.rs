@@ -10,7 +10,7 @@ in_each_mode!(plain; a_wait_that_ends_as_it_is_granted_leaves_nothing,
     a_wait_that_may_yet_be_cut_off_is_no_grant,
     a_wait_for_ones_own_ghost_is_no_hot_loop);
 
-/// The texts that mark the next request to disturb, and its fate.
+/// The texts of the next request to disturb, and the request's fate.
 type Plan = Arc<Mutex<Option<(&'static [&'static str], Fate)>>>;
 
 async fn meddler(server: &Server) -> (u16, Plan) {

@@ -56,8 +56,8 @@ async fn a_waiters_fence_is_issued_after_the_wait(server: &Server, mode: &str) {
     assert!(fence > meanwhile, "{mode}: {fence}, {meanwhile}");
 }
 
-/// In the mode `row`, a hold's open transaction has issued its fence. Other clients must still get
-/// fences.
+/// In the mode `row`, a hold's fence was issued in an open transaction. Other clients must still
+/// get fences.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_open_transaction_blocks_no_fences() {
     let server = Server::start().unwrap();
@@ -70,7 +70,7 @@ async fn an_open_transaction_blocks_no_fences() {
     run(&mut open, "ROLLBACK").await;
 }
 
-/// A killed reader has left a record, and a later writer's hold was too short for one. The next
+/// A killed reader has left a record. A later writer's hold was too short for a record, so the next
 /// reader must get a new fence.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reader_joins_only_those_who_still_read() {
@@ -114,10 +114,10 @@ async fn barrier_does_not_depend_on_the_default_database() {
     let writing = acquiring(&one, &writer, in_time(LONG));
     let second = reader("x", LONG);
     let mut reading = acquiring(&two, &second, in_time(LONG));
-    // A reader waits for the named lock that is the barrier, and a writer for the row.
+    // The barrier is a named lock, for which only readers wait. The writer waits for the row.
     let waits = "SELECT COUNT(*) FROM information_schema.processlist WHERE state = 'User lock'";
     within(ms(30_000), "the reader to wait at the barrier", async || {
-        // The reader may be granted before the barrier closes.
+        // If the barrier closes after the reader's grant, the reader starts again.
         if reading.is_finished() {
             two.release(&second, ReleaseMode::Plain).await.unwrap();
             reading = acquiring(&two, &second, in_time(LONG));

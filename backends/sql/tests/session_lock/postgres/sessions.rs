@@ -69,9 +69,8 @@ async fn an_acquire_retries_if_its_session_ends_before_the_fence() {
     assert!(!is_busy(&backend, &claim_for("x", LONG)).await);
 }
 
-/// The acquire waits for the sequence for five seconds and fails. The connection is silent by then,
-/// so the server itself must release the lock. A released session keeps an idle timeout of ten
-/// seconds, so with this TTL, the timeout releases the lock.
+/// After five seconds, the acquire's wait for the sequence fails. The connection is silent, so the
+/// server must release the lock. In the second case, the previous claim's idle timeout does so.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_timeout_of_the_fence_leaves_no_lock() {
     tokio::join!(
@@ -128,7 +127,7 @@ async fn a_refused_request_takes_no_fence(server: &Server, mode: &str) {
 }
 
 /// A reader has the lock between two writers. The second writer's statement began before the
-/// reader's row was written, so it doesn't see this row.
+/// reader's row was written, so the statement doesn't see this row.
 async fn readers_before_and_after_a_waiting_writer_differ_in_fence(server: &Server, mode: &str) {
     let [one, two, three] =
         [backend(server, mode).await, backend(server, mode).await, backend(server, mode).await];

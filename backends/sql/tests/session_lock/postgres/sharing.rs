@@ -75,9 +75,9 @@ async fn a_stopped_writer_that_waits_holds_up_no_other(server: &Server, mode: &s
     backend.release(&next, ReleaseMode::Plain).await.unwrap();
 }
 
-/// A writer detects that only readers hold the lock by locking it as shared, which PostgreSQL
-/// rejects while another writer waits. So the first writer's second wait can't detect the readers.
-/// That writer has the barrier, so the server must still end its suspended session soon.
+/// A writer detects readers by a shared lock, which PostgreSQL rejects while another writer waits.
+/// So the first writer's second wait doesn't detect the readers. The server must nevertheless end
+/// this writer's suspended session soon, because the session has the barrier.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stopped_writer_opens_its_barrier_although_another_waits() {
     let server = Server::start().unwrap();

@@ -29,8 +29,8 @@ SELECT CASE WHEN NOT pg_try_advisory_lock(:claim) THEN 'same'
 
 /* session_wait_for_readers */
 -- Closes the barrier and waits. While the session has the barrier but not the name's lock, its idle
--- timeout is at most five seconds, so that the barrier of a dead writer soon opens. The last row is
--- that of session_wait.
+-- timeout is at most five seconds, so that the barrier of a dead writer soon opens. The last row
+-- has session_wait's columns.
 BEGIN;
 SELECT set_config('idle_session_timeout', CASE WHEN {has_readers} OR EXISTS (
     SELECT FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2 AND pid = pg_backend_pid()
@@ -47,7 +47,7 @@ SELECT CASE WHEN NOT pg_try_advisory_lock(:claim) THEN 'same'
 
 /* session_missed */
 -- Releases the lock, which may have been granted just before the statement timed out. The session
--- keeps the barrier and the claim's lock. The first column is that of `row_missed`: no other
+-- keeps the barrier and the claim's lock. As in row_missed, the first column is false if no other
 -- session has the claim's lock.
 SELECT false, count(pg_advisory_unlock(:key)) FROM pg_locks AS locks
 WHERE locks.pid = pg_backend_pid() AND {is_advisory} AND objsubid = 1 AND granted AND {lock_key} = :key;
@@ -140,7 +140,7 @@ WITH locked AS MATERIALIZED (
 SELECT nextval('{hold_fence}') FROM timed;
 
 /* row_shared_wait */
--- Returns a fifth row, the fence, if the lock was acquired.
+-- If the lock was acquired, the fifth row is the fence.
 BEGIN;
 SELECT set_config('idle_session_timeout', :ttl_ms::text, false),
        set_config('idle_in_transaction_session_timeout', :ttl_ms::text, false);

@@ -21,7 +21,7 @@ WITH marked AS (
 SELECT 1::bigint FROM marked;
 
 /* mark_rest */
--- Sets a broken hold's TTL to its remaining time.
+-- Sets a broken hold's TTL to the hold's remaining time.
 UPDATE {held} SET ttl_ms = :ttl_ms, updated = clock_timestamp()
 WHERE kind = '{kind}' AND name = :name AND token = :token AND broken IS NOT NULL;
 
@@ -44,8 +44,7 @@ SELECT pg_terminate_backend(locks.pid, 2000) FROM pg_locks AS locks
 WHERE locks.pid = :session AND {is_claim_lock};
 
 /* session_ask */
--- Makes the client of the joint :session read its holds' records, and so find a broken hold. The
--- mode `row` has no joint sessions.
+-- Makes the client of the joint :session read its holds' records, and so find an ended hold.
 SELECT pg_notify('lockwright_' || :session::text, '')::text;
 
 /* session_kill_foreign */

@@ -53,7 +53,7 @@ ORDER BY last.name, holding.pid LIMIT :limit;
 
 /* row_inspect */
 -- `pg_locks` has no row locks, but a locked row has its holder's transaction in `xmax`. If several
--- readers have locked a row, `xmax` names no transaction, so only records reveal these readers.
+-- readers hold the row, `xmax` is no transaction, so only records show these readers.
 WITH claims AS MATERIALIZED (
     SELECT pid, {lock_key} AS key FROM pg_locks AS locks WHERE {is_advisory} AND objsubid = 1 AND granted
 ), held AS MATERIALIZED (

@@ -1,9 +1,9 @@
 //! Joint sessions: sessions that have several holds of the same TTL, because a server limits its
 //! connections.
 //!
-//! A task owns each session and sends one statement at a time. The task only tries locks, and never
-//! waits for one. Any hold's statement restarts the session's idle timeout, so the task of an
-//! expired hold releases the lock itself.
+//! Each session has a task, which sends one statement at a time. This task only tries locks, and
+//! never waits for a lock. Any hold's statement restarts the session's idle timeout, so the task of
+//! an expired hold must release the lock.
 
 mod task;
 #[cfg(test)]
@@ -71,7 +71,7 @@ type Answer<T> = oneshot::Sender<Result<T>>;
 /// The third value sends to [`Member::ended`].
 type LockOrder = (Claim, Answer<(Locked, BootInstant)>, watch::Sender<bool>);
 
-/// A hold in a joint session, or an attempt to acquire one. Dropping the value releases the lock.
+/// A hold in a joint session, or an attempt to acquire it. Dropping the value releases the lock.
 #[derive(Debug)]
 pub(super) struct Member {
     claim: Claim,

@@ -83,8 +83,7 @@ impl<S: Session> Task<S> {
             }
         }
         let Self { session, ttl, keeps, unlocks, locks, slots, mut members, .. } = self;
-        // Each hold's task finds the reason of the loss and reports it, so `members` reports no
-        // loss.
+        // Each hold's task reports the loss with its reason, so `members` reports nothing.
         members.all.clear();
         drop((keeps, unlocks, locks, members));
         // Closing the session frees the locks, so the task first waits until all losses are

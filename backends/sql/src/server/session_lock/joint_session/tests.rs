@@ -131,7 +131,7 @@ fn losses_are_reported_when_the_runtime_ends() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let report = {
         let (lost, session) = (Arc::clone(&lost), session.clone());
-        // The task's session has the third reference to `log`, and must exist at the report.
+        // The session, which has the third reference to `log`, must still exist at the report.
         Box::new(move |_: &Claim| lost.store(Arc::strong_count(&session.log) == 3, SeqCst))
     };
     let _member = runtime.block_on(async {

@@ -19,7 +19,7 @@ use crate::shared::{Node, Place, Shared};
 use crate::value::Value;
 use crate::wakeup::{POLL, watch};
 
-/// The number of attempts to create a node, which fail if the servers have removed the empty
+/// The number of attempts to create a node. Each fails if the servers have removed the empty
 /// parent.
 const PARENT_TRIES: usize = 10;
 
@@ -110,7 +110,7 @@ impl Acquire<'_> {
         // other waiters.
         let trusted = self.session.trusted().await;
         trusted.map_err(|cause| error(ErrorKind::Unavailable, cause.message()))?;
-        // Register the claim before its node exists, so that the node of an overdue claim is removed.
+        // Register the claim before its node exists, so that an overdue claim's node is removed.
         let end = self.shared.end_of_wait(self.claim);
         self.shared.registry.enter(self.claim, Place::new(&self.session), end);
         self.enqueue(parent_is_missing).await

@@ -49,7 +49,7 @@ impl HoldWatch {
         state.reserved.is_some()
     }
 
-    /// Replaces the watch. `reconnect_count` is from before the node was read.
+    /// Replaces the watch. `reconnect_count` must be read before the node.
     pub(crate) fn replace(&self, reconnect_count: u64, watcher: zk::OneshotWatcher) {
         let changed = Box::pin(async move { drop(watcher.changed().await) });
         lock(&self.0).active = Some(ActiveWatch { reconnect_count, changed });

@@ -21,7 +21,7 @@ const SILENCE: Duration = Duration::from_millis(300);
 const READ_RETRY_PAUSE: Duration = Duration::from_millis(10);
 
 pub(crate) struct Session {
-    /// Its requests are carried out in order, so after a response, all earlier ones are done.
+    /// Its requests are carried out in order: after a response, all earlier requests are done.
     pub(crate) client: zk::Client,
     clock: Clock,
     response_timeout: Duration,
@@ -157,7 +157,7 @@ impl Session {
                 Ok(()) => {
                     let (mut bound, answered) = (lock(&session.lifetime), clock.now());
                     bound.committed(sent, answered);
-                    // A request that is sent sooner wouldn't confirm this one (lifetime_bound.rs).
+                    // Only a request a tick after this response confirms it (lifetime_bound.rs).
                     next = next.max(answered + bound.tick);
                     let mut proven = lock(&session.proven);
                     *proven = (*proven).max(sent);

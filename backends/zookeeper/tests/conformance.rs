@@ -46,7 +46,7 @@ impl Protected for Shelf {
     }
 
     async fn read(&self) -> Result<Option<u64>> {
-        // The server of this client may lag behind the server of the last writer.
+        // This client's server may lag behind the last writer's server, so sync it.
         self.client.sync(&self.value).await.map_err(problem)?;
         let (data, _) = self.client.get_data(&self.value).await.map_err(problem)?;
         Ok(std::str::from_utf8(&data).ok().and_then(|text| text.parse().ok()))

@@ -1,6 +1,6 @@
 //! The results of a run, in a stable JSON format.
 //!
-//! Fields may be added. A change of meaning needs another [`FORMAT`].
+//! Fields may be added. A change of a field's meaning needs another [`FORMAT`].
 
 use std::collections::BTreeMap;
 

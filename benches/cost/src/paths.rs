@@ -97,7 +97,7 @@ fn fixed(runtime: &Runtime) -> u64 {
 }
 
 fn busy(runtime: &Runtime) -> u64 {
-    // The holder is another client, so the backend rejects the request, not the local queue.
+    // The holder is another client, so the backend, not the local queue, rejects the request.
     let backend = Memory::new();
     let (holder, locks) = (client(runtime, backend.clone()), client(runtime, backend));
     let held = runtime.block_on(holder.mutex(NAME).acquire()).unwrap();

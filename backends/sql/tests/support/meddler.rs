@@ -16,8 +16,8 @@ pub(crate) enum Fate {
     Answered(Vec<u8>),
 }
 
-/// Starts a proxy before the server's port, and returns the proxy's port. `fate` gets the number
-/// of a connection and the request.
+/// Starts a proxy of the server's port, and returns the proxy's port. `fate` gets the number of a
+/// connection and the request.
 pub(crate) async fn meddle(
     port: u16,
     fate: impl Fn(u32, &[u8]) -> Fate + Send + Sync + 'static,

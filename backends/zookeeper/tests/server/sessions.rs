@@ -112,7 +112,7 @@ async fn a_fixed_hold_is_valid_for_its_whole_ttl() {
         let mut fixed = claim(&format!("x{number}"));
         fixed.renewal_mode = RenewalMode::Off;
         let valid = grant(&zookeeper, &fixed).await.valid;
-        // On a busy machine a proof may be late.
+        // Allow for a late proof on a busy machine.
         assert!(valid.is_some_and(|valid| valid > TTL - TTL / 8), "in round {number}: {valid:?}");
         tokio::time::sleep(Duration::from_millis(700)).await;
     }

@@ -51,7 +51,7 @@ async fn answered(zookeeper: &ZooKeeper, ttl: Duration) {
 }
 
 /// The session's connections break before the servers are checked, as when a majority fails at
-/// once. The client has checked the servers' limits earlier.
+/// once. The session survives, because the client has checked the servers' limits earlier.
 #[tokio::test(flavor = "multi_thread")]
 async fn session_survives_moves_among_checked_servers() {
     let Crowded { server, proxy, zookeeper, other: _other, .. } = crowded(LONG).await;

@@ -332,7 +332,7 @@ fn a_slower_machine_is_no_change_and_others_are_asked_for() {
     let text = compare::text(&before, &after, false);
     has!(text, "Nothing of Lockwright changed");
     has!(text, "Another machine: A processor with 2 cores");
-    // The baseline has no ratio, so the figures are compared.
+    // The baseline has no ratio to itself, so its figures are compared.
     let text = compare::text(&before, &after, true);
     has!(text, "memory, pairs, one core: baseline: ", "/s, -50 % (no baseline");
     assert!(!text.contains(": quick: "), "{text}");

@@ -27,7 +27,6 @@ type Handshake struct {
 	Notes    []string `json:"notes"`
 }
 
-// TTL is the TTL of all locks.
 const TTL = 15 * time.Second
 
 // Library is a connected lock library in its users' usual configuration. Its methods may be called

@@ -31,9 +31,9 @@ struct State {
 pub struct Writes {
     /// The highest accepted fence.
     pub highest: u64,
-    /// Count of accepted writes.
+    /// The count of accepted writes.
     pub accepted: usize,
-    /// Count of rejected writes.
+    /// The count of rejected writes.
     pub refused: usize,
 }
 

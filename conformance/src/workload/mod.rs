@@ -94,7 +94,7 @@ async fn close(process: &Process) -> Result<(), Failure> {
     }
 }
 
-/// Each round has its own seed, so that its choices don't depend on earlier rounds.
+/// Each round has its own seed, so its choices don't depend on earlier rounds.
 async fn rounds_of(process: Arc<Process>, task: u64) -> Result<(), Failure> {
     let seed = Random::of(process.plan.seed, u64::from(process.plan.process) << 8 | task).next();
     for round in 0.. {

@@ -11,7 +11,7 @@ impl Random {
         Self(seed)
     }
 
-    /// Creates the generator of one part of a run, such as a process, from the run's seed.
+    /// Creates the generator of a run's part, such as a process, from the run's seed.
     pub fn of(seed: u64, part: u64) -> Self {
         let mut seed = Self(seed);
         Self(seed.next() ^ part.wrapping_mul(0xd6e8_feb8_6659_fd93))

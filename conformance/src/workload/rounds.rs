@@ -25,7 +25,7 @@ struct Choices {
     wait: Option<Duration>,
     fixed: bool,
     max_hold: Option<Duration>,
-    /// The time after which the request's future is dropped.
+    /// When the request's future is dropped, counted from its start.
     patience: Option<Duration>,
     time: Duration,
     end: End,

@@ -218,7 +218,7 @@ impl World {
             if op == Op::Inspect {
                 return Fate::Pass;
             }
-            // Draw a fate even for a cut-off process, so that later fates don't depend on the cut.
+            // Draw a fate even for a cut-off process, so later fates don't depend on the cut.
             let fate = trouble.fate(op, &mut fates, ttl);
             if cut.load(Ordering::SeqCst) { Fate::Hang } else { fate }
         });

@@ -1,5 +1,5 @@
-//! A flawed client: only its renewal task notices a loss. With the flaw `AcceptsLateGrants`, its
-//! holds also have a deadline.
+//! A flawed client: only its renewal task notices a loss. Its holds have a deadline only with the
+//! flaw `AcceptsLateGrants`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -122,8 +122,8 @@ flaws! {
         "a ticket resumed twice"
         "a used ticket takes the hold from the present holder"
         { work: &[Work::Mutex, Work::Ticket] };
-    // Clients poll, because a notification of the break would make the wrong holder stop in time,
-    // and hide the bug.
+    // Clients poll: a notification of the break would stop the wrong holder in time, and hide the
+    // bug.
     a_break_of_the_next_holder: BreakHitsTheNext polled
         "a break that hits the next holder"
         "a break ends the present hold instead of the one that was seen"

@@ -26,7 +26,7 @@ const SCHEDULES: u64 = 20;
 
 struct Bug {
     name: &'static str,
-    /// A description of the faulty behaviour.
+    /// The faulty behaviour.
     how: &'static str,
     work: &'static [Work],
     processes: u32,
@@ -34,7 +34,7 @@ struct Bug {
     ttl: Duration,
     duration: Duration,
     trouble: Trouble,
-    /// How long the correct backend may have no holder while a client waits.
+    /// How long a waiter may find no holder with the correct backend.
     longest_wait: Option<Duration>,
     fences: bool,
 }

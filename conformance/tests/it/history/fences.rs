@@ -56,7 +56,7 @@ fn grant_after_the_end_of_a_hold_has_a_larger_fence() {
     let reader =
         Script::new().asks_for(5, "b", 2, "x", Mode::Shared).holds("a", 1, 7, EXCLUSIVE, (10, 20));
     reader.granted(20, "b", 2, 6, 30).is_clean();
-    // An operator broke the hold of `b` before its grant returned.
+    // An operator broke the hold of `b` before the grant to `b` returned.
     pair(20, 6, 30).breaks(19, true).is_clean();
     pair(20, 6, 30).breaks(20, true).is_clean();
     pair(20, 6, 30).breaks(21, true).breaks_once(FELL);

@@ -68,7 +68,7 @@ fn stopped_waiter_does_not_wait() {
 
 #[test]
 fn waiters_of_one_name_take_turns() {
-    // From 20 to 50, some client always waits, each for at most 15.
+    // From 20 to 50, some client always waits, each for 15.
     let script =
         held(20).asks(20, "b", 2).fails(35, "b", 2).asks(35, "c", 3).granted(50, "c", 3, 2, 60);
     assert!(found(&script, 30).is_empty());

@@ -59,7 +59,7 @@ pub enum AcquireOutcome {
     Busy(Busy),
 }
 
-/// The answer to a claim that is granted.
+/// The answer to a granted claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Granted {
@@ -90,8 +90,8 @@ pub struct Busy {
     pub retry_after: Option<Duration>,
     /// The holder, if known without another request.
     pub holder: Option<Box<Holder>>,
-    /// True if the server has queued the claim. A grant or a release removes the claim from the
-    /// queue, and so does the server if the client stops polling.
+    /// True if the server has queued the claim. A grant, a release, or the end of the client's
+    /// polling removes the claim from the queue.
     pub queued: bool,
 }
 
@@ -112,8 +112,8 @@ impl<'a> Renew<'a> {
         Self { claim, fences: 0, patience: claim.ttl / 4 }
     }
 
-    /// Returns a backend's time limit for a batch: 4/5 of the smallest patience, so that the answer
-    /// comes before the client's limit.
+    /// Returns a backend's time limit for a batch: 4/5 of the smallest patience, to answer before
+    /// the client's limit.
     pub fn time_to_answer(batch: &[Self]) -> Duration {
         batch.iter().map(|one| one.patience).min().unwrap_or_default() * 4 / 5
     }
@@ -137,7 +137,7 @@ pub enum RenewalOutcome {
         /// The hold's duration since the renewal was sent, if it differs from the TTL.
         valid: Option<Duration>,
     },
-    /// The hold has ended; [`Reason::Gone`] if the server recorded no reason.
+    /// The hold has ended. The reason is [`Reason::Gone`] if the server recorded none.
     NotHeld(Reason),
     /// The outcome is unknown. The client retries until the deadline.
     Indeterminate,

@@ -47,7 +47,7 @@ impl<P: Clone> ClaimRegistry<P> {
         Self { clock, state: Mutex::new(state), changed: Notify::new() }
     }
 
-    /// Adds a claim, or replaces a registered claim's place and end.
+    /// Adds a claim, or replaces its place and end.
     pub fn enter(&self, claim: &Claim, place: P, ends: BootInstant) {
         let mut state = lock(&self.state);
         state.places.insert(key(claim), Place { place, ends });

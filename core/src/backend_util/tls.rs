@@ -119,8 +119,8 @@ const BY_THE_SERVER: &[Refusal] = &[
     ("fatal alert", ErrorKind::Denied, "it ended the TLS handshake"),
 ];
 
-/// Returns the kind and reason of a failed handshake; `None` for an unknown cause. Compares the
-/// cause with the backend's `own` reasons before the server's.
+/// Returns the kind and reason of a failed handshake; `None` for an unknown cause. The backend's
+/// `own` reasons precede the server's.
 pub fn refusal(cause: &str, own: &[Refusal]) -> Option<(ErrorKind, &'static str)> {
     let reasons = BY_THE_CLIENT.iter().chain(own).chain(BY_THE_SERVER);
     reasons.filter(|(part, ..)| cause.contains(part)).map(|(_, kind, what)| (*kind, *what)).next()

@@ -41,7 +41,7 @@ impl Parameters {
 /// Parses `user:password`, and decodes both.
 ///
 /// # Errors
-/// The user is empty, the password is missing, or one is badly encoded.
+/// The user is empty, the password is missing, or a part is badly encoded.
 pub fn login(text: &str) -> Result<(String, String), String> {
     let (user, password) = text.split_once(':').ok_or("a user without a password precedes an @")?;
     let decoded = |part| {

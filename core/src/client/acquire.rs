@@ -21,7 +21,7 @@ use super::state::{Entered, Passed, Turn};
 use super::waiters::WaiterSlot;
 use super::{Hold, Limit, Options, Pending, Shared, answer, at_once, until};
 
-/// The shortest and the longest pause after a failed attempt.
+/// The shortest and longest pause after a failed attempt.
 pub(super) const TRY_AGAIN: (Duration, Duration) =
     (Duration::from_millis(20), Duration::from_secs(1));
 
@@ -382,7 +382,7 @@ impl Attempts<'_> {
         }
     }
 
-    /// Returns a share of the hold that the owner's concurrent request acquired, if any.
+    /// Returns a share of the hold that another request of the owner has acquired, if any.
     fn enter_again(&self, name: &LockName) -> Result<Option<Entered>> {
         if self.options.owner.is_none() {
             return Ok(None);
@@ -486,8 +486,8 @@ impl Attempts<'_> {
             return Err(turn.doubted(error));
         }
         let now = shared.clock.now();
-        // A blocking server answers only after the grant or the limit, so its silence until now
-        // isn't a failure.
+        // A blocking server answers only after the grant or the limit, so its silence isn't a
+        // failure.
         let is_blocked = self.is_blocked();
         let unanswered_since = if is_blocked { now } else { self.sent };
         let since = *self.troubled_since.get_or_insert(unanswered_since);

@@ -19,8 +19,8 @@ use super::{Shared, ignore_panic, until};
 /// How long `close` waits for requests that are never polled.
 const REQUEST_LIMIT: Duration = Duration::from_secs(1);
 
-/// How long `close` waits for releases that are never polled. A polled release ends within
-/// [`RELEASE_PATIENCE`], or continues in the background.
+/// How long `close` waits for releases that are never polled. A polled one ends within
+/// [`RELEASE_PATIENCE`] or continues in the background.
 const RELEASE_LIMIT: Duration = RELEASE_PATIENCE.saturating_add(Duration::from_secs(1));
 
 /// How often the thread of [`Shared::sleep_until`] checks that its caller still waits.

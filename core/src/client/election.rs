@@ -46,8 +46,8 @@ impl Election {
         request
     }
 
-    /// Returns the leader. On Redis, this may for at most 2 s be a candidate that hasn't confirmed
-    /// its grant.
+    /// Returns the leader. On Redis, this may be a candidate that hasn't confirmed its grant, for
+    /// at most 2 s.
     ///
     /// # Errors
     /// As [`Locks::inspect`].

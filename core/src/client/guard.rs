@@ -83,7 +83,7 @@ macro_rules! common {
                 check(self.0.hold())
             }
 
-            /// Returns a view of the hold for other tasks.
+            /// Returns a signal, by which other tasks can observe the hold.
             pub fn signal(&self) -> Signal {
                 Signal::new(self.0.hold())
             }

@@ -31,7 +31,7 @@ pub trait Held: sealed::FromHold + Send + Sync + Sized {
     /// Returns the deadline: see [`Guard::deadline`].
     fn deadline(&self) -> BootInstant;
 
-    /// Returns a view of the hold: see [`Guard::signal`].
+    /// Returns a signal of the hold: see [`Guard::signal`].
     fn signal(&self) -> Signal;
 
     /// Polls `future` until a loss: see [`Guard::run`].

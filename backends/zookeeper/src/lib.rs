@@ -181,9 +181,9 @@ impl Drop for ZooKeeper {
 ///
 /// A connected backend's profile has the actual limits.
 ///
-/// The guarantees require that all members grant the same timeouts, and that none grants less while
-/// a lock is held. After each reconnect, the client checks the members in the URL. It can't
-/// distinguish members behind a common address, so there the operator must ensure equal timeouts.
+/// The guarantees require that all members grant the same timeouts, and never less while a lock is
+/// held. After each reconnect, the client checks the members in the URL. It can't distinguish
+/// members behind a common address, so there the operator must ensure equal timeouts.
 pub fn profile() -> Profile {
     profile_within(&Limits::usual())
 }

@@ -3,9 +3,9 @@
 //! A server to which a session moves may reduce the timeout to its own limit. The client library
 //! doesn't report this.
 //!
-//! So after each reconnect, the client opens other sessions to find out which timeouts the servers
-//! grant. If the connection breaks during this check, all servers must be checked, because any may
-//! have shortened the timeout.
+//! So after each reconnect, the client opens other sessions to find out the servers' limits. If the
+//! connection breaks during this check, any server may have shortened the timeout, so all must be
+//! checked.
 
 use std::time::Duration;
 

@@ -24,7 +24,7 @@ impl Security {
         if !cfg!(feature = "tls") {
             return Err(tls::not_in_this_build("zookeeper-tls"));
         }
-        // The client library doesn't support the system's CAs.
+        // The client library doesn't support the system's CAs, so `ca` is required.
         let authority = authority.ok_or(
             "the parameter ca is missing, and the system's CAs aren't used; add ca=PATH with the CAs \
              to trust",

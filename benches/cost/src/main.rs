@@ -18,7 +18,7 @@ pub(crate) type Counted<'a> = Pin<Box<dyn Future<Output = u64> + 'a>>;
 fn main() {
     println!("vectors\t{}", vectors());
     for path in paths::ALL {
-        // Each path has its own runtime, so that it shares no timers and tasks with other paths.
+        // Each path has its own runtime, without other paths' timers and tasks.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
         let times = (path.prepare)(&runtime.expect("a runtime needs nothing"));
         println!("{}\t{times}", path.name);

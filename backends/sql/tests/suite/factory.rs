@@ -19,7 +19,7 @@ async fn connect(url: String) -> Result<Backend> {
 fn url_in(mode: &str, url: String) -> String {
     match mode {
         "lease" => url,
-        // Some cases have hundreds of holds and connections.
+        // Some cases have hundreds of holds, each of which may need a connection.
         _ => format!("{url}?mode={mode}&connections=600"),
     }
 }

@@ -42,7 +42,7 @@ fn raise_sequence(server: &Server, last: u64) {
     }
 }
 
-/// Raises the last fence far above the server's time, and returns the new fence.
+/// Raises the last fence far above the server's time, and returns this fence.
 pub(crate) fn raise_last_fence(server: &Server, mode: &str) -> u64 {
     server.sql("UPDATE lockwright_hold SET fence = fence + 1000000000000000").unwrap();
     let last = format!(

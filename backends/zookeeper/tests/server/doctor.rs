@@ -157,7 +157,7 @@ async fn servers_that_the_url_does_not_name_are_a_warning() {
     let findings = findings_at(&one).await;
     assert_eq!(codes(&findings), [UNNAMED, OPEN]);
     assert!(findings[0].what.contains("names 1 ") && findings[0].what.contains("are 3"));
-    // The client can't read the list of servers now, but the mode shows that there are others.
+    // The client can't read the list of servers, but the mode shows that there are others.
     ensemble.members[1].cli(&["setAcl", "/zookeeper/config", "auth:super:r"]).unwrap();
     let unseen = ("zookeeper-not-looked-at", WARNING);
     assert_eq!(found(&one).await, [unseen, UNNAMED, OPEN]);

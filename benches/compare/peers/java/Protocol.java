@@ -30,7 +30,7 @@ final class Protocol<C> {
     /** The number of names that {@code hold} and {@code drop} process in parallel. */
     private static final int AT_A_TIME = 64;
 
-    /** The TTL of the driver's locks, in milliseconds. */
+    /** In milliseconds. */
     static final int TTL = 15_000;
 
     /** A connected lock library in its users' usual configuration. */

@@ -159,7 +159,7 @@ impl<'a> BackendRun<'a> {
         if self.is_in_one_process() {
             return;
         }
-        // End the subjects, whose waiters may have left a thousand connections.
+        // The subjects' waiters may have left a thousand connections.
         self.dismiss_all();
         // The rounds are the inner loop, so that the processes start only once per count.
         for count in &pace.growing_processes {

@@ -6,7 +6,7 @@ pub(super) const TTL: Duration = Duration::from_secs(15);
 
 pub(super) const TASKS: usize = 8;
 
-/// The maximum number of a peer's waiters. A thousand polling waiters would end only after minutes.
+/// The limit of a peer's waiters: a thousand polling waiters would end only after minutes.
 const WAITERS_OF_PEERS: u64 = 96;
 
 const HOLDS_OF_PEERS: u64 = 1_000;

@@ -9,7 +9,7 @@ pub const CERTAINTY: f64 = 0.98;
 /// The smallest change between runs that counts. A different memory layout may cause a smaller one.
 pub const BETWEEN_RUNS: f64 = 0.1;
 
-/// The limit for the values of each run in the exact test, so that the test is fast.
+/// The maximum number of each run's values in the exact test, so that the test is fast.
 const ENOUGH: usize = 40;
 
 /// Returns the smallest change that counts. With few rounds, this change is larger, because the

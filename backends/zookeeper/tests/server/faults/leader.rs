@@ -26,7 +26,7 @@ async fn a_hold_outlives_a_leader_that_dies_or_freezes_for_longer_than_the_ttl()
     }
 }
 
-/// The holder's URL has only the frozen leader.
+/// The holder's URL has only the frozen leader, so the client can't move.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_of_a_frozen_leader_alone_loses_its_hold_in_time() {
     let ensemble = Cluster::start().unwrap();

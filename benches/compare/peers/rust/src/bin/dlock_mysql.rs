@@ -12,7 +12,7 @@ use sqlx::mysql::MySqlPoolOptions;
 
 const CONNECTIONS: u32 = 32;
 
-/// The limit for waits, longer than any measurement.
+/// Longer than any measurement.
 const LIMIT: Duration = Duration::from_secs(3600);
 
 struct Dlock {

@@ -4,8 +4,8 @@ use lockwright_core::backend_util::finding;
 use crate::four_letter_words::{Server, Status};
 use crate::shared::Shared;
 
-/// The first version with Lockwright's needs: it returns a new node's transaction id, and removes
-/// empty parent nodes.
+/// The first usable version: it returns a new node's transaction id, and removes empty parent
+/// nodes.
 const OLDEST: (u32, u32) = (3, 5);
 
 const OLDEST_MAINTAINED: (u32, u32) = (3, 8);

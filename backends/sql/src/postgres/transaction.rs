@@ -100,7 +100,7 @@ impl InTransaction {
     }
 
     async fn make(&self, connection: &mut PgConnection) -> Result<()> {
-        // All statements run in one transaction, so clients create tables one after another.
+        // The query is one transaction, so the lock makes clients create tables one after another.
         let text = format!("SELECT pg_advisory_xact_lock(5499258310474722403); {}", self.schema());
         fetch_on(connection, text).await.map(drop).map_err(|cause| failed(&cause))
     }

@@ -20,7 +20,7 @@ struct Look {
 }
 
 impl Tables<'_> {
-    /// Acquires a name whose `row` is free, or has readers or permit holders.
+    /// Acquires a name that, by its `row`, is free or has readers or permit holders.
     pub(super) async fn acquire_shared(
         &mut self,
         asked: &Acquire,

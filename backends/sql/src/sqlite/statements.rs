@@ -31,6 +31,7 @@ macro_rules! query {
 }
 pub(super) use query;
 
+/// The minimum lifetime of a tombstone.
 const TOMBSTONE: Duration = Duration::from_secs(60 * 60);
 
 const PAGE: i64 = 200;
@@ -258,7 +259,7 @@ impl Tables<'_> {
             gone = self.rows(query!("release"; name.as_str(), token)).await?;
         }
         if gone.is_empty() {
-            // The claim may be a waiting writer's, recorded among the shared holders.
+            // An exclusive claim may be recorded as a waiting writer, among the shared holders.
             gone = self.rows(query!("shared_release"; name.as_str(), token)).await?;
         }
         if !gone.first().map_or(Ok(false), |gone| self.is_live(gone))? {

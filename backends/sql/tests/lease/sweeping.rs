@@ -156,8 +156,9 @@ async fn sweeping_and_locking_at_once() {
     assert!(gone >= 50, "only {gone} rows were swept, which shows nothing");
 }
 
-/// A sweep may delete only rows with fences up to its new floor. The row `young` becomes old after
-/// the sweep has chosen this floor, so the sweep must keep the row.
+/// A name without a row gets a fence above the floor, so a sweep may delete only rows with fences
+/// up to its new floor. The row `young` becomes old after the sweep has chosen this floor, so the
+/// sweep must keep the row.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_row_above_the_floor_stays() {
     let (server, backend) = start().await;

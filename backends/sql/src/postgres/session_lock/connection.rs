@@ -65,7 +65,7 @@ impl PgSession {
         let begun = Instant::now();
         let (weak_pool, shared) = (Arc::downgrade(&common.pool), common.pool.shared_dialect());
         let opening = async move {
-            // The limit is long, so that even an abandoned opening finds the session to end.
+            // The limit is long, so that even an abandoned opening gets its session's id.
             let pool = shared.single_connection_pool(Duration::from_secs(3_600));
             let mut listener = tokio::select! {
                 biased;
@@ -489,7 +489,7 @@ async fn connect_error(pool: &Weak<Pool<Postgresql>>) -> sqlx::Error {
     loop {
         tokio::time::sleep(PAUSE).await;
         let Some(pool) = pool.upgrade() else { return sqlx::Error::PoolClosed };
-        // These modes don't use the listener's permit, so it is free.
+        // The modes `session` and `row` have no separate listener, so its permit is free.
         let Some(permit) = Permit::try_get(&pool, Use::Listen) else { continue };
         let limit = pool.limits().connect;
         drop(pool);

@@ -19,6 +19,7 @@ use crate::server::hold_row::{Holding, inspections, micros_up};
 use crate::server::{Arguments, BadRow, Dialect, Effect, Pool, Row, Sending, Sql, Value, pool};
 use turns::Turns;
 
+/// The minimum lifetime of a tombstone.
 const TOMBSTONE: Duration = Duration::from_secs(60 * 60);
 
 /// The longest polling interval while a writer waits for readers, or readers for a writer.
@@ -58,8 +59,8 @@ pub(crate) struct LeaseBackend<D: Dialect> {
     swept: Mutex<String>,
     batch: Mutex<Option<(usize, Instant)>>,
     clock: Clock,
-    /// The names recently granted to this client. `acquire_free` is sent only for these, because
-    /// no sweep deletes the name's row within [`YOUNGEST_SWEPT`] of a grant.
+    /// The names recently granted to this client. `acquire_free` needs the name's row, which no
+    /// sweep deletes within [`YOUNGEST_SWEPT`] of a grant.
     grants: RecentNames,
 }
 

@@ -67,7 +67,7 @@ impl<D: Dialect> Permit<D> {
                 self.session = session.map(Session::Open);
                 Ok((connection, session, self))
             }
-            // The server may have opened a session, whose end then frees the permit.
+            // The server may have opened a session, so the background task frees the permit.
             Err(cause @ sqlx::Error::PoolTimedOut) => Err(cause),
             Err(cause) => {
                 self.give_back();

@@ -3,7 +3,7 @@ use crate::support::meddler::{Fate, meddle};
 use crate::support::*;
 
 /// The proxy answers `SELECT CONNECTION_ID()` with its own id of the connection, as ProxySQL does.
-/// ProxySQL reads the id in a `KILL` in the same way.
+/// ProxySQL also applies a `KILL` to its own connections.
 #[tokio::test(flavor = "multi_thread")]
 async fn proxy_with_its_own_connection_ids_is_found() {
     let server = Server::start().unwrap();

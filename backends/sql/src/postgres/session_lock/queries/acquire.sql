@@ -53,7 +53,7 @@ SELECT false, count(pg_advisory_unlock(:key)) FROM pg_locks AS locks
 WHERE locks.pid = pg_backend_pid() AND {is_advisory} AND objsubid = 1 AND granted AND {lock_key} = :key;
 
 /* session_shared_try */
--- Like session_try, but the answer is `busy` while a writer has closed the barrier.
+-- Like session_try, but the answer is also `busy` while a writer has closed the barrier.
 SELECT CASE WHEN NOT pg_try_advisory_xact_lock(:claim) THEN 'same'
             WHEN NOT pg_try_advisory_xact_lock_shared({barrier}) THEN 'busy'
             WHEN NOT pg_try_advisory_xact_lock_shared(:key) THEN 'busy'

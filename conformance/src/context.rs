@@ -55,7 +55,7 @@ impl Context {
         Ok(Self { backend, connect, ..self.clone() })
     }
 
-    /// Returns the limit of immediate operations on a busy machine.
+    /// Returns the time limit for immediate operations on a busy machine.
     pub(crate) fn moment(&self) -> Duration {
         match self.factory.runtime {
             Runtime::Paused => Duration::from_millis(20),
@@ -398,7 +398,7 @@ impl Context {
         self.backend.break_lock(name, seen, how, "the suite", "to see").await
     }
 
-    /// Waits at most half a slow poll for the grant, so that only a wake-up can cause it.
+    /// Waits at most half of `slow_poll` for the grant, so that only a wake-up can cause it.
     #[track_caller]
     pub(crate) fn woken<T>(
         &self,
@@ -453,8 +453,8 @@ pub(crate) struct Grant {
     pub(crate) answered: BootInstant,
 }
 
-/// Calls `attempt` up to three times, each time with a new name, because a busy machine can make it
-/// fail.
+/// Calls `attempt` until it succeeds, at most three times and each time with a new name. A busy
+/// machine can make an attempt fail.
 pub(crate) async fn soon(attempt: impl AsyncFn(&'static str) -> Verdict) -> Verdict {
     for name in ["x0", "x1"] {
         if attempt(name).await.is_ok() {

@@ -156,7 +156,7 @@ impl Faulty {
         self
     }
 
-    /// Appends fates of the next `op` requests.
+    /// Sets the fates of the next `op` requests, after those already set.
     pub fn next(&self, op: Op, fates: impl IntoIterator<Item = Fate>) {
         lock(&self.0.state.plan).next.entry(op).or_default().extend(fates);
     }

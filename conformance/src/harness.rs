@@ -15,8 +15,8 @@ use crate::report::{profile, run_case};
 
 /// Runs the cases with the arguments of `cargo test`.
 ///
-/// A case with an unmet requirement is ignored, and with `--ignored` fails. Call [`child::main`]
-/// first if cases start this program as a child.
+/// A case with an unmet requirement is ignored, and fails if run anyway. Call [`child::main`] first
+/// if cases start this program as a child.
 pub fn main(factory: Factory) -> ExitCode {
     let mut arguments = Arguments::from_args();
     if factory.runtime == Runtime::Real && arguments.test_threads.is_none() {

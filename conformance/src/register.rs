@@ -121,7 +121,7 @@ impl Store for Register {
     }
 }
 
-/// A number in a file. Increments without a lock lose updates.
+/// A number in a file. Concurrent increments lose updates.
 #[derive(Debug)]
 pub struct Counter(PathBuf);
 

@@ -47,7 +47,7 @@ pub fn grant(backend: &dyn DistributedLock, claim: &Claim) -> impl Future<Output
     granted(backend, claim, Wait::No)
 }
 
-/// Waits for a lock, and panics if the backend answers that it is held.
+/// Acquires a lock for `claim`, which must be first in the queue. Panics if it isn't granted.
 #[track_caller]
 pub fn grant_next(
     backend: &dyn DistributedLock,
@@ -171,8 +171,8 @@ pub async fn next(events: &mut UnboundedReceiver<Event>) -> Event {
     event.expect("an event is sent in time").expect("the backend still runs")
 }
 
-/// Returns the seeds of a simulation: `LOCKWRIGHT_SEEDS` (1) seeds from `LOCKWRIGHT_SEED` (0) on.
-/// Without both variables, returns the seeds below `default`.
+/// Returns the seeds of a simulation: the first is `LOCKWRIGHT_SEED` (by default 0), and their
+/// number `LOCKWRIGHT_SEEDS` (by default 1). If neither is set, returns the seeds below `default`.
 pub fn seeds(default: u64) -> Range<u64> {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     match (number("LOCKWRIGHT_SEED"), number("LOCKWRIGHT_SEEDS")) {

@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 pub use peer::Peer;
 pub use turns::{Side, take_turns};
 
-/// The limit of a wait; only failures reach it.
+/// A time limit that only failures reach.
 pub const LIMIT: Duration = Duration::from_secs(20);
 
 /// A client that is silent for this long counts as waiting.

@@ -118,7 +118,7 @@ async fn a_client_that_dies_while_asking_leaves_an_expiry(context: Context) -> V
 }
 
 async fn the_shortest_ttl_works(context: Context) -> Verdict {
-    // A connection's first request may take longer than the shortest TTL, so it has the usual TTL.
+    // A connection's first request may take longer than the shortest TTL, so it has a longer one.
     context.is_free("first").await?;
     let ttl = *context.profile.ttl.start();
     soon(async |name| {

@@ -120,7 +120,7 @@ async fn a_ghost_lives_for_one_ttl(context: Context) -> Verdict {
     context.are_free_within(&["x"], bound).await
 }
 
-/// Without tombstones, a late duplicate may be granted, so `x` is free only after its TTL.
+/// Without tombstones, a late duplicate may be granted, and must expire before `x` is free.
 async fn is_free_soon(context: &Context) -> Verdict {
     let bound = if context.profile.tombstones { context.ttl * 4 / 5 } else { context.patience() };
     context.are_free_within(&["x"], bound).await

@@ -121,8 +121,8 @@ fn after_its_end(run: &Run, used: &UseOf) -> Option<Violation> {
 }
 
 /// Returns a violation if the register refused a write of an exclusive hold that was valid from the
-/// holder's check to the answer. Skips a refusal after a later grant, which violates exclusion
-/// itself.
+/// holder's check to the answer. Skips a refusal after a later grant, because that grant violates
+/// exclusion.
 fn refused_although_valid(run: &Run, of: &WriteOf) -> Option<Violation> {
     let (hold, write) = (run.holds[of.hold].exclusive_part(), &of.write);
     let is_valid = hold.is_valid_at(of.checked?) && hold.is_valid_at(write.answered);

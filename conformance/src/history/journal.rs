@@ -40,11 +40,11 @@ pub enum Event {
         /// True if the request waits from this entry on. False for a single attempt, and for a
         /// multi-lock's later name, which waits only after the earlier names' grants.
         waits: bool,
-        /// The request's owner, as a number that is unique in its process.
+        /// The number of the reentrancy owner, unique in its process.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         owner: Option<u64>,
     },
-    /// A request was granted. Two grants of a token to one owner are guards of one hold.
+    /// A grant has returned. If an owner gets a token twice, both guards share one hold.
     Granted {
         /// The request's number.
         request: u64,
@@ -117,7 +117,7 @@ pub enum Event {
         /// True if the break frees the hold at once, false if it prevents renewals.
         at_once: bool,
     },
-    /// The server answered a break. An unanswered break may have freed the hold.
+    /// A break was answered. An unanswered break may have freed the hold.
     BreakAnswered {
         /// The break's number.
         number: u64,

@@ -42,7 +42,7 @@ pub enum Work {
     Break,
     /// A mutex that one owner acquires twice.
     Reentrancy,
-    /// Requests and releases dropped at random.
+    /// Requests and releases dropped at random moments.
     DroppedFutures,
     /// A close of the client in use, and its replacement.
     Close,

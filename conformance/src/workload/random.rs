@@ -1,7 +1,7 @@
 use std::time::Duration;
 
-/// A generator of random numbers: SplitMix64 (Steele, Lea and Flood, 2014). It isn't a library's,
-/// because recorded seeds must replay the same schedules.
+/// A deterministic generator: SplitMix64 (Steele, Lea and Flood, 2014). A library could change
+/// the sequence, but recorded seeds must replay the same schedules.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 

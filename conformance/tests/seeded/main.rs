@@ -34,8 +34,9 @@ struct Bug {
     ttl: Duration,
     duration: Duration,
     trouble: Trouble,
-    /// How long a waiter may find no holder with the correct backend.
+    /// How long the correct backend may have no holder while a client waits.
     longest_wait: Option<Duration>,
+    /// True if the correct backend has fences.
     fences: bool,
 }
 

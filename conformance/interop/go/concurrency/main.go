@@ -20,7 +20,7 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 )
 
-// The limit of a wait; only failures reach it.
+// A time limit that only failures reach.
 const limit = 20 * time.Second
 
 func main() {

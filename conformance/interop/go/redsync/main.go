@@ -23,7 +23,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// The limit of a wait; only failures reach it.
+// A time limit that only failures reach.
 const limit = 20 * time.Second
 
 func main() {

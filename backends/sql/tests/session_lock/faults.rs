@@ -66,8 +66,8 @@ async fn a_restart_is_reported_at_once_and_outlived() {
     }
 }
 
-/// The connection is silent in both directions, so the client and the server each end the hold one
-/// TTL later by their own clock.
+/// The connection is silent in both directions, so the client and the server each end the hold when
+/// its TTL has passed on their own clock.
 async fn a_silent_way_is_a_loss_by_the_deadline_and_frees_within_the_ttl(
     server: &Server,
     mode: &str,

@@ -80,7 +80,7 @@ impl AcquireSteps<'_> {
     }
 
     /// Puts the key. With a `snapshot`, the put fails if a key was added to the queue after the
-    /// snapshot, or if the reader whose fence this claim takes changed its key.
+    /// snapshot, or if the key of the reader whose fence this claim takes has changed.
     async fn put(
         &mut self,
         lease: &Arc<Lease>,

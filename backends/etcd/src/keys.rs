@@ -8,8 +8,8 @@
 //!
 //! `PREFIX ended: TOKEN /` is the tombstone of a token. Nothing follows the last slash, so
 //! Lockwright ignores tombstones in queues. A Go lock waits for all keys that begin with its name
-//! and a slash: for a tombstone, only if its name is `PREFIX ended: TOKEN`, or the part of `PREFIX`
-//! before a slash.
+//! and a slash. These keys include a tombstone only if the lock's name is `PREFIX ended: TOKEN`, or
+//! the part of `PREFIX` before a slash.
 
 use lockwright_core::backend_util::{percent, queue_admission};
 use lockwright_core::{Claim, LockName, Mode, Token};

@@ -136,7 +136,7 @@ impl Shared {
     }
 
     /// Reads one page. If the response is too large, retries with fewer keys, and finally with one
-    /// key but not its value, which is another program's.
+    /// key without its value: only another program stores such a large value.
     async fn some(
         &self,
         start: Vec<u8>,

@@ -18,7 +18,7 @@ pub(crate) struct Value {
     pub(crate) broken: Option<String>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) moved: bool,
-    /// The fence of an earlier reader, if this reader shares it.
+    /// The fence that this reader took from another reader.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) taken: Option<u64>,
 }

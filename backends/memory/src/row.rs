@@ -131,8 +131,8 @@ impl Row {
         (mode == Mode::Shared).then_some(reader.fence)
     }
 
-    /// Returns when an expiry may admit a claim: the first hold's for permits, the last hold's for
-    /// other modes.
+    /// Returns when an expiry may admit a claim: the first expiry for permits, the last for other
+    /// modes.
     pub(crate) fn free_at(&self, mode: Mode) -> Option<BootInstant> {
         let ends = self.holds().map(|hold| hold.expires);
         match mode {

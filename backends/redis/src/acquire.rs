@@ -60,7 +60,7 @@ fn granted(reply: &Reply) -> Result<Granted> {
     Ok(granted)
 }
 
-/// The number of waiters before a queued claim, and the claim's queueing time in µs.
+/// The number of waiters before a queued claim, and when the server queued it (time in µs).
 type Place = (u64, u64);
 
 fn place(reply: &Reply, at: usize) -> Option<Place> {
@@ -89,7 +89,7 @@ fn busy(holder: Holder, place: Option<Place>) -> Outcome {
 }
 
 /// Sets the next poll of a queued claim: at the end of the hold or offer, plus a step per earlier
-/// waiter.
+/// waiter, but more often while another library holds the lock.
 fn queued(mut busy: Busy, before: u64) -> Busy {
     const FOREIGN_POLLS: u32 = 5;
     const STEP: Duration = Duration::from_millis(1);

@@ -20,7 +20,8 @@
 //! - else the smallest number that hashes to the lock's slot: `a}b` →
 //!   `lockwright:{20658}:fence:a}b`.
 //!
-//! Unless the tag is the lock's whole key, the key follows, so that no two locks share a companion.
+//! If the tag isn't the lock's whole key, that key is appended, so that no two locks share a
+//! companion.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;

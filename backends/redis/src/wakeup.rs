@@ -1,8 +1,8 @@
 //! Wake-ups and notifications of breaks, on three channels:
 //!
 //! - *released*: a lock's name, so that all its waiters request it again. It follows a break, a
-//!   release in a moving slot or on a quorum's node, or a script that sent no offer to eligible
-//!   waiters.
+//!   release in a moving slot or on a quorum's node, or a script that left eligible waiters without
+//!   an offer.
 //! - *broken*: the token of a hold that an operator broke.
 //! - *offered*, one channel per client: see `offers.rs`.
 //!

@@ -1,7 +1,7 @@
 //! Notifications by the nodes, forwarded to the attached clients.
 //!
-//! A quorum's wake-up is forwarded at once. A minority's is forwarded after a random pause, in case
-//! the others are lost: clients with split votes must not retry together. A hold's first risk or
+//! A quorum's wake-up is forwarded at once. Messages can be lost, so a minority's is forwarded
+//! after a random pause: clients with split votes must not retry together. A hold's first risk or
 //! loss is forwarded as `AtRisk`, and the loss that leaves no quorum as `Lost`.
 
 use std::collections::HashMap;

@@ -37,7 +37,7 @@ impl Paths {
 
     pub(crate) fn name_of(child: &str) -> Option<LockName> {
         let name = LockName::new(percent::decode(child)?).ok()?;
-        // Ignore nodes of other programs, which may encode the same name differently.
+        // Ignore another program's node that decodes to a name but is encoded otherwise.
         (encode(name.as_str()) == child).then_some(name)
     }
 }

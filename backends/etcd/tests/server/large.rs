@@ -50,6 +50,7 @@ async fn a_queue_of_large_values_is_taken_refused_inspected_and_broken() {
     let seen = BreakTarget::Token(held.token);
     let broken = other.break_lock(&name("orders"), seen, BreakMode::Now, "me", "why").await;
     assert!(matches!(broken, Ok(Broken::Freed(_))), "{broken:?}");
+    // Now another program's key holds the lock.
     assert_eq!(busy(&etcd, &claim("orders"), Wait::No).await.holder.unwrap().token, None);
     for _ in 0..MANY {
         let broken =

@@ -32,8 +32,8 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
   end
 
   -- Returns whether a waiter that can't be granted blocks the waiters behind it although its client
-  -- is gone. Under an exclusive hold, none of them can be granted. The check needs PUBLISH to count
-  -- all receivers. Clients ignore the empty message.
+  -- is gone. Under an exclusive hold, none of them can be granted, so it blocks none. The check
+  -- needs PUBLISH to count all receivers. Clients ignore the empty message.
   local function blocks_as_gone_client(client)
     return counted and its.kind_of_marker
       and redis.pcall('PUBLISH', 'lockwright:offered:' .. client, '') == 0

@@ -16,7 +16,7 @@ elseif offered then
 else
   local time = redis.call('TIME')
   micros = time[1] * 1000000 + time[2]
-  -- The tombstone is first, to refuse late duplicates even if a later command fails.
+  -- The tombstone is first, to refuse a late acquire even if a later command fails.
   if ARGV[2] ~= '0' then
     mark_counter(KEYS[3], micros, tonumber(ARGV[2]))
     redis.call('SET', KEYS[2], 'released', 'PX', ARGV[2])

@@ -168,15 +168,16 @@ fn is_majority(named: &[Master], sentinels: usize) -> bool {
     named.len() > sentinels / 2
 }
 
-/// Returns whether no more replies are needed: a majority has named a master, in the election
-/// `latest` or a later one. If all replies aren't enough, the caller still uses them, because reset
-/// Sentinels count elections from zero.
+/// Returns whether no more replies are needed: a majority of Sentinels has named a master, and the
+/// newest election isn't older than `latest`. If all replies aren't enough, the caller still uses
+/// them, because reset Sentinels count elections from zero.
 fn are_enough(named: &[Master], sentinels: usize, latest: u64) -> bool {
     is_majority(named, sentinels) && named.iter().any(|master| master.epoch >= latest)
 }
 
-/// Records the epoch of a master's election. Returns false if that master is outdated. `before` is
-/// the recorded epoch at the lookup's start.
+/// Records the epoch of a master's election. Returns false if the master may be outdated, as when a
+/// concurrent lookup has recorded a later epoch. `before` is the recorded epoch at the lookup's
+/// start.
 fn record_election(latest: &AtomicU64, before: u64, epoch: u64, is_majority: bool) -> bool {
     if epoch >= before {
         return latest.fetch_max(epoch, Ordering::AcqRel) <= epoch;

@@ -1,5 +1,5 @@
-//! The Sentinels' notifications of failovers. At each, the client disconnects from the old master,
-//! which may still grant locks after a freeze or a partition.
+//! The Sentinels' notifications of failovers. The client then disconnects from the old master:
+//! after a freeze or a partition, that master grants locks until it is demoted.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;

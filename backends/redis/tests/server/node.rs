@@ -113,8 +113,8 @@ async fn a_flushed_node_is_a_stranger() {
 async fn a_node_that_may_have_lost_writes_is_new() {
     let options = testbed::Redis::options;
     let always = || options().append_only("always");
-    // Redis loads its log as the default user. Without rights, it restores no holds, so its
-    // incarnation must not vote.
+    // Redis loads its log as the default user. If this user has no rights, only the incarnation is
+    // restored, and must not vote.
     let rightless = always().user("locks", "p@ss", "~* &* +@all").without_default_user();
     for (case, options, keeps_data) in [
         ("no log", options(), true),

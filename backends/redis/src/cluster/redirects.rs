@@ -36,8 +36,8 @@ impl Drop for InProgress<'_> {
 }
 
 impl Cluster {
-    /// Returns `None`, for the caller to retry, if the slot is moving and either keys are missing
-    /// or `ASKING` conflicts with `before`.
+    /// Returns `None` without a retry if the slot is moving, and either keys are missing or
+    /// `ASKING` conflicts with `before`.
     pub(crate) async fn try_run(self: &Arc<Self>, call: Call<'_>) -> Result<Option<Value>> {
         let mut in_progress = InProgress(Some(self));
         let answer = self.route_until_answered(call).await;

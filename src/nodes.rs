@@ -48,7 +48,7 @@ pub async fn wait_for_nodes(url: &str) -> Result<Vec<Node>> {
 /// As [`nodes`].
 ///
 /// # Cancel safety
-/// May be dropped. Some nodes may be admitted.
+/// May be dropped. Some nodes may already be admitted.
 pub async fn admit(url: &str) -> Result<Vec<Node>> {
     node_statuses(url, What::Admit).await
 }

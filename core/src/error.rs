@@ -32,7 +32,7 @@ pub enum ErrorKind {
     /// The hold ended before its release.
     Lost(Reason),
     /// The name is in use as another lock type or by other software, or the owner's hold doesn't
-    /// fit.
+    /// fit the request.
     Conflict,
     /// The backend or this build lacks the operation.
     Unsupported,

@@ -28,7 +28,7 @@ async fn a_missing_feature_is_named() {
     }
 }
 
-/// `cargo xtask test` repeats this test with only the feature `sqlite`, which must suffice.
+/// `cargo xtask test` repeats this test with only `memory` and `sqlite`, which must suffice.
 #[cfg(all(feature = "sqlite", target_os = "linux"))]
 #[tokio::test]
 async fn fence_check_comes_with_sqlite() {

@@ -95,8 +95,7 @@ pub(crate) trait Servers: Send {
         Ok(())
     }
 
-    /// If `on`, closes the clients' connections and refuses new ones. Otherwise, allows
-    /// connections.
+    /// If `on`, closes the clients' connections and limits new ones. Otherwise, removes the limit.
     fn limit_connections(&mut self, on: bool) -> Result<()> {
         let _ = on;
         Err("this configuration has no limit of connections".into())

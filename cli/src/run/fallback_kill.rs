@@ -19,8 +19,8 @@ const MAX_RETRY_PAUSE: Duration = Duration::from_millis(10);
 const EMPTY_SCANS: u32 = 3;
 
 pub(super) struct Children {
-    /// Children that don't belong to the user's command (CMD): before its `exec`, this process was
-    /// a shell with jobs.
+    /// Descendants that don't belong to the user's command (CMD): before its `exec`, this process
+    /// was a shell with jobs.
     foreign: RefCell<Vec<Process>>,
 }
 

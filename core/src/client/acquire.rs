@@ -34,7 +34,8 @@ pub(crate) async fn by_tries(
 ) -> Result<Arc<Hold>> {
     let (mut step, mut is_in_doubt) = (Step::Holder, false);
     for left in (0..tries).rev() {
-        // This loop has no pauses, so this call yields to the runtime at times.
+        // With a zero `pause`, this loop might never yield to the runtime, so this call yields at
+        // times.
         tokio::task::consume_budget().await;
         let is_local = shared.table().turns.is_taken(&name);
         step = if is_local { Step::LocalTurn } else { Step::Holder };
@@ -410,8 +411,8 @@ impl Attempts<'_> {
         take_answer(shared, pending, before, answer, self.sent)
     }
 
-    /// Registers a waiter before the first request if the lock is probably held, so that the server
-    /// queues this claim at once.
+    /// Registers a waiter before the first request if the backend prefers this or the lock is
+    /// probably held, so that the server queues this claim at once.
     fn queue_at_once(&mut self, turn: &mut Turn) {
         let since = self.sent - self.options.ttl;
         let recently_busy = &self.shared.waiters.recently_busy;

@@ -192,9 +192,9 @@ impl Locks {
     /// Closes the client. New and waiting requests fail with [`Closed`](crate::ErrorKind::Closed).
     /// Guards stay valid and are renewed.
     ///
-    /// Waits for the releases in progress, which need the client's runtime; if their futures aren't
-    /// polled, at most 1 s for requests and 6 s for `release` calls. If the client's runtime has
-    /// ended, unreleased holds expire.
+    /// Waits for the releases in progress, which need the client's runtime. Waits at most 1 s for
+    /// unpolled requests, and 6 s for unpolled `release` calls. If the client's runtime has ended,
+    /// unreleased holds expire.
     ///
     /// # Cancel safety
     /// May be dropped and called again. The client is closed from the first call on.

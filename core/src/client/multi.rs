@@ -388,7 +388,7 @@ impl Part {
 }
 
 async fn give_back(held: Vec<Guard>) {
-    // The guards of closed clients are dropped, so that the request fails without waiting for
-    // releases.
+    // The guards of closed clients are dropped, which releases the locks without a wait for the
+    // server.
     let _ = release(held.into_iter().filter(|guard| !guard.client().is_closed())).await;
 }

@@ -39,7 +39,8 @@ impl MultiGuard {
         self.fences(name).next()
     }
 
-    /// Returns the fences of `name`, one per client, in the order in which the clients were added.
+    /// Returns the fences of `name`, one per client, in the order in which the clients' names were
+    /// added to the request.
     pub fn fences(&self, name: &str) -> impl Iterator<Item = Fence> {
         let guards = self.as_given.iter().map(|at| &self.guards[*at]);
         guards.filter(move |guard| guard.name() == name).map(Guard::fence)

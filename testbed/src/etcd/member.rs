@@ -117,6 +117,7 @@ impl Member {
         answer.is_some_and(|answer| answer.contains(r#""health":"true""#))
     }
 
+    /// Returns a metric, or `None` if it is missing or the member doesn't answer.
     pub fn metric(&self, name: &str) -> Option<f64> {
         let answer = http::get(local(self.ports.metrics), "/metrics", SOON)?;
         let mut lines = answer.lines().filter_map(|line| line.rsplit_once(' '));

@@ -31,8 +31,8 @@ fn provide() -> Result<PathBuf> {
     Ok(archive)
 }
 
-/// Returns a hash of the jar files' and Java's versions. The JVM ignores an archive of other
-/// versions.
+/// Returns a hash of the jar files' and Java's paths and times, because the JVM ignores an archive
+/// of other versions.
 fn versions() -> Result<u64> {
     let mut hasher = DefaultHasher::new();
     let java = Program::new("java", server::JAVA_PACKAGE).locate()?;

@@ -52,7 +52,7 @@ fn a_missing_binary_names_its_package() {
 fn a_program_is_run_to_its_end_and_no_longer_than_it_may() {
     let folder = tempfile::tempdir().unwrap();
     let shell = |script: &str| Program::new("sh", "dash").args(["-c", script]);
-    // A pipe would block on this much text.
+    // The text exceeds a pipe's buffer.
     let long = "x".repeat(300_000);
     assert_eq!(shell("cat").run(folder.path(), &long).unwrap(), long);
     let failed = shell("echo out; echo err >&2; exit 3").run(folder.path(), &long).unwrap_err();

@@ -37,7 +37,7 @@ impl SimulatedNode {
     }
 
     /// Returns whether the node's vote counts: it may vote in `incarnation`, and the client has
-    /// received the incarnation's `run` on its present connection.
+    /// received the incarnation's `run` on its present connection. A real node has the same rule.
     fn counts(&self, incarnation: &Incarnation) -> bool {
         incarnation.votes && self.link.has_seen(&incarnation.run)
     }

@@ -150,6 +150,7 @@ impl Server {
             snapshot: Data::default(),
             flaws,
             rate,
+            // Each node's clock shows a different time.
             stepped: 1_000_000 * (number as u64 + 1),
             strangers: 0,
         }

@@ -39,7 +39,7 @@ final class Protocol<C> {
         C connect(String backend, List<String> servers) throws Exception;
 
         /**
-         * Acquires a name, with the library's own wait, and renews the hold until the same thread
+         * Acquires a name, with the library's own wait, and keeps it alive until the same thread
          * releases it.
          */
         Hold lock(C client, String name) throws Exception;

@@ -126,8 +126,8 @@ fn regimes(view: &View<'_>, workload: &Workload) -> String {
     view.regimes(workload).into_iter().map(names::regime).collect::<Vec<_>>().join(" / ")
 }
 
-/// Writes the workload's other measures, each at the subject's largest number of waiters, holds
-/// or processes.
+/// Writes the workload's other measures. If it has a growing number (of waiters, for example),
+/// writes those at each subject's largest number.
 fn others(page: &mut Page, view: &View<'_>, workload: &Workload) {
     let has = |cell: &Cell, measure: &str| cell.measures.contains_key(measure);
     let cells = || view.places(workload).flat_map(|place| view.at(&place).to_vec());

@@ -240,7 +240,8 @@ impl Supervisor {
     fn command_changed(&mut self, status: WaitStatus) {
         if let Some(exit) = Exit::of(status) {
             self.exit = Some(exit);
-            // After `lost_at`, CMD's last actions may have been unprotected, or CMD wasn't started.
+            // If CMD ended after `lost_at`, its last actions may have been unprotected, or CMD was
+            // never started.
             self.end.lost |= self.clock.now() >= self.term.lost_at;
             self.waits_for_terminal = false;
             return;

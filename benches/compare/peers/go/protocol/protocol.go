@@ -51,6 +51,7 @@ var ErrLost = errors.New("the lock expired on the way")
 
 // Servers has the arguments of the command `open` after the backend.
 type Servers struct {
+	// Hosts and ports.
 	Addresses []string
 	// The Sentinels' name of the master.
 	Master string

@@ -172,7 +172,8 @@ fn a_supervisor_that_is_stopped_again_and_again_does_not_help_the_command() {
     let sandbox = Sandbox::new();
     let log = Log::new(&sandbox);
     let family = family(&sandbox);
-    // The hold counts as lost 1 s before the deadline, which exceeds a busy machine's pauses.
+    // With this TTL, the hold counts as lost a second before the deadline. A busy machine's
+    // pauses are shorter.
     let held = sandbox.start(&["--fixed", "--ttl", "10s", "a", "--", "sh", "-c", &family]);
     log.wait_for_all(&FAMILY);
     let supervisor = held.supervisor();

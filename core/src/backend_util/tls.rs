@@ -12,8 +12,8 @@ pub fn not_in_this_build(feature: &str) -> String {
     )
 }
 
-/// Installs ring as the process's crypto provider, if none is installed. In a build with several
-/// providers, most client libraries panic without this call.
+/// Installs ring as the process's crypto provider, if none is installed. Without one, most client
+/// libraries panic in a build with several providers.
 pub fn choose_provider() {
     #[cfg(feature = "tls")]
     let _ = rustls::crypto::ring::default_provider().install_default();

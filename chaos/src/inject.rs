@@ -262,7 +262,7 @@ impl Scene<'_> {
     }
 
     fn limit_descriptors(&mut self, lasts: Duration) -> Result<Option<String>> {
-        // The server keeps its open descriptors, more than this limit, but gets no new ones.
+        // Below the number of the server's open descriptors: it keeps them, but gets no new ones.
         const LIMIT: &str = "4";
         let pid = self.server(0).pid();
         let usual = descriptor_limit(pid).ok_or("the limit of descriptors is unknown")?;

@@ -31,7 +31,7 @@ pub(crate) fn unexpected_response(effect: Effect, what: &str) -> Error {
 pub(crate) enum ErrorClass {
     /// The lease doesn't exist. The request had no effect.
     NoLease,
-    /// No retry helps. The request had no effect, unless the error is indeterminate.
+    /// No retry helps. The request had no effect, unless the error is `Indeterminate`.
     Refused,
     /// This member rejects the request without an effect. Another member may accept it.
     Elsewhere,

@@ -37,8 +37,8 @@ struct State {
     /// The server keeps the lease for at least one TTL from this time.
     proven: BootInstant,
     answered: Option<KeptAlive>,
-    /// The tokens of the claims, including those whose requests may still arrive. For readers and
-    /// permits, the map's key contains the token, so that a lease can carry several of one name.
+    /// The tokens of the lease's claims, including claims that may still arrive. For readers and
+    /// permits, the key contains the token, because a lease can have several claims for one name.
     claims: HashMap<(LockName, Option<Token>), Token>,
     is_retired: bool,
     closes: BootInstant,

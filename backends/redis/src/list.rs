@@ -97,7 +97,7 @@ impl Search<'_> {
     }
 }
 
-/// Removes the names without a lock: a fence counter outlives its lock.
+/// Keeps the names that have a lock. Of the others, only the fence counter is left.
 async fn existing(link: &Arc<Link>, mut locks: Vec<(&str, LockName)>) -> Result<Vec<LockName>> {
     let mut exist = redis::pipe();
     for (lock, _) in &locks {

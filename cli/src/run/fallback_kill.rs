@@ -34,8 +34,8 @@ impl Children {
         !self.foreign.borrow().is_empty()
     }
 
-    /// Updates `foreign`: the descendants outside the supervisor's subtree. While the supervisor
-    /// lives, CMD's orphans stay in this subtree.
+    /// Updates `foreign`: this process's descendants outside the supervisor's subtree. They aren't
+    /// CMD's, whose orphans stay in this subtree while the supervisor lives.
     pub(super) fn update_foreign(&self, supervisor: Pid) {
         if !self.has_foreign() {
             return;

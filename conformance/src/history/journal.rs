@@ -105,7 +105,7 @@ pub enum Event {
         /// True if the write follows the recorded end of the hold.
         late: bool,
     },
-    /// An operator is about to break a hold.
+    /// Recorded before an operator's break.
     Broke {
         /// The break's number, unique in its process.
         #[serde(default)]

@@ -114,7 +114,7 @@ fn permits(mode: Mode) -> u64 {
 pub struct Reader {
     /// The claim's number.
     pub created: u64,
-    /// The fence taken from another reader, if any.
+    /// The fence of another reader, if the claim reuses it.
     pub taken: Option<u64>,
 }
 

@@ -28,9 +28,9 @@ const NOBODY: u8 = 9;
 /// The rules that the model lacks. Each missing rule breaks a promise.
 #[derive(Clone, Copy, Default)]
 struct Missing {
-    /// An offered hold begins at the earlier of two times: the offer's receipt, or the sending of
-    /// the claim plus the server's time from queueing to offer. Without this rule, it begins at the
-    /// receipt.
+    /// An offered hold begins at the offer's receipt, or at the claim's sending plus the time in
+    /// the queue that the server measured, if that is earlier. Without this rule, the hold always
+    /// begins at the receipt.
     begins_by_the_servers_clock: bool,
     /// The times of sending and of queueing come from the same request.
     one_request_for_both: bool,

@@ -101,7 +101,7 @@ async fn unanswered_grant_is_retried_with_the_same_lease() {
     }
 }
 
-/// Leases cost renewals, so canceled claims must share them.
+/// Canceled claims must share a lease, because each lease costs renewals.
 #[tokio::test(flavor = "multi_thread")]
 async fn repeated_cancellations_share_a_lease() {
     let (cluster, etcd) = server_and_client().await;

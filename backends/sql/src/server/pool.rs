@@ -338,8 +338,8 @@ impl<D: Dialect> Pool<D> {
         }
     }
 
-    /// Closes the generation's connections. If another request was answered in the second half of
-    /// the time since `sent`, the server is only slow, and nothing is closed.
+    /// Closes the generation's connections, unless a request was answered in the second half of the
+    /// time since the failed one was `sent`: then the server is only slow.
     fn forget(&self, generation: u64, sent: Option<Instant>, runtime: &Handle) {
         let dead = {
             let mut idle = lock(&self.idle);

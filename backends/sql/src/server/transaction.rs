@@ -234,7 +234,7 @@ const STEP: i64 = 500;
 
 pub(crate) fn sweeping(idle: Duration) -> [(&'static str, Value<'static>); 2] {
     let idle = idle.as_secs() + u64::from(idle.subsec_nanos() > 0);
-    // At most a hundred years, because every server can subtract that from the time.
+    // Some servers can't subtract more than a hundred years from the current time.
     let idle = i64::try_from(idle).unwrap_or(i64::MAX).min(100 * 366 * 24 * 60 * 60);
     [("idle_s", Value::Int(idle)), ("limit", Value::Int(STEP))]
 }

@@ -49,7 +49,7 @@ pub(crate) async fn entries(cluster: &Cluster, name: &str) -> usize {
     queue(&raw(&cluster.url()).await, name).await.len()
 }
 
-/// Other programs' claims: nodes of Curator's mutex and of its read locks.
+/// Names of other programs' nodes: of Curator's mutex and of its read locks.
 pub(crate) const ALIENS: &[&str] = &["lock-", "__READ__"];
 
 pub(crate) async fn put_alien(cluster: &Cluster, kind: &str) -> (Client, String) {

@@ -100,7 +100,7 @@ async fn spent_numbers_block_grants_until_the_queue_is_empty() {
     let nodes = raw.list_children("/lockwright/x").await.unwrap();
     assert!(nodes.contains(&format!("{}2147483646", node_of(&third))), "{nodes:?}");
 
-    // Claims after the last number get no place, and earlier claims keep their order.
+    // After the last number, claims aren't queued, and earlier claims keep their order.
     let late = claim_for("x", LONG);
     for (holder, held, next, waiting) in
         [(&ours, &first, &others[0], &second), (&others[0], &second, &others[1], &third)]

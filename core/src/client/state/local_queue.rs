@@ -117,7 +117,7 @@ impl Turn {
         (shared, pending)
     }
 
-    /// Moves the claim to a placeholder, whose drop releases the claim.
+    /// Moves the pending claim to a value that withdraws the claim when it is dropped.
     pub(crate) fn give_back(&mut self) -> Self {
         let name = self.name().clone();
         let mut back = Self::placeholder(Arc::clone(self.shared()), name.clone());

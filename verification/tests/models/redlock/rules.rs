@@ -37,7 +37,7 @@ pub(crate) struct Missing {
     /// above all fences that are older than the largest TTL.
     pub(crate) clocks_are_near: bool,
     pub(crate) release_checks_token: bool,
-    /// The client sends a node no request with a token whose release is in flight to the node.
+    /// No request with a token goes to a node while the token's release is in flight to it.
     pub(crate) release_before_repeat: bool,
     /// The client sends a node no request while an earlier request with the same token is in
     /// flight.

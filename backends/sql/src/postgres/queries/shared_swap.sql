@@ -1,4 +1,4 @@
--- Like `swap`, but for a shared hold. Runs after `shared_lock`.
+-- Like `swap`, but for a shared hold. `shared_lock` has locked the name.
 WITH seen AS MATERIALIZED (
     SELECT lease.*, now
     FROM {lease} AS lease

@@ -23,8 +23,8 @@ WHERE held.kind = 'session' AND (held.name > :from OR :inclusive AND held.name =
 ORDER BY held.name LIMIT :limit;
 
 /* row_inspect */
--- Users usually can't see row locks. So a session counts as a holder if it has the mark of a
--- recorded token.
+-- Users usually can't see row locks. So a session counts as a holder if its mark names a recorded
+-- token.
 SELECT :name, held.session, held.token, held.token, held.identity, last.fence, {left}, held.broken,
        (SELECT COUNT(*) FROM information_schema.processlist AS waiting
         WHERE waiting.info LIKE CONCAT('SELECT name %FROM %X''', LOWER(HEX(:name)), '''% FOR UPDATE')

@@ -68,7 +68,7 @@ struct Orders {
 
 type Answer<T> = oneshot::Sender<Result<T>>;
 
-/// The third value sends to [`Member::ended`].
+/// The claim to lock, the answer's sender, and the sender of [`Member::ended`].
 type LockOrder = (Claim, Answer<(Locked, BootInstant)>, watch::Sender<bool>);
 
 /// A hold in a joint session, or an attempt to acquire it. Dropping the value releases the lock.

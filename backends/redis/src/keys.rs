@@ -181,14 +181,17 @@ fn hash_on(crc: u16, byte: u8) -> u16 {
     })
 }
 
-fn number_in_slot(slot_wanted: u16) -> u32 {
-    static NUMBERS: LazyLock<Vec<u32>> = LazyLock::new(|| {
+fn number_in_slot(slot_wanted: u16) -> usize {
+    static NUMBERS: LazyLock<Vec<usize>> = LazyLock::new(|| {
         let (mut numbers, mut missing) = (vec![None; SLOTS], SLOTS);
-        let mut candidates = 0_u32..;
-        while missing > 0
-            && let Some(number) = candidates.next()
-        {
-            let place = &mut numbers[usize::from(slot(number.to_string().as_bytes()))];
+        // A number's hash continues that of the number without its last digit.
+        let mut hashes: Vec<u16> = Vec::new();
+        while missing > 0 {
+            let number = hashes.len();
+            let leading = if number < 10 { 0 } else { hashes[number / 10] };
+            let hash = hash_on(leading, b'0' + (number % 10) as u8);
+            hashes.push(hash);
+            let place = &mut numbers[usize::from(hash) % SLOTS];
             if place.is_none() {
                 *place = Some(number);
                 missing -= 1;

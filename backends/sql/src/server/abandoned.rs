@@ -96,6 +96,11 @@ struct Ending {
 }
 
 impl Ending {
+    fn new(session: Session, permits: Permits) -> (Self, oneshot::Receiver<()>) {
+        let (ended, when_ended) = oneshot::channel();
+        (Self { session, since: Instant::now(), _permits: permits, ended }, when_ended)
+    }
+
     fn server_session(&self) -> Option<ServerSession> {
         match self.session {
             Session::Open(session) => Some(session),
@@ -178,10 +183,9 @@ impl<D: Dialect> Abandoned<D> {
         session: Session,
         permits: Permits,
     ) -> oneshot::Receiver<()> {
-        let (ended, when_ended) = oneshot::channel();
+        let (ending, when_ended) = Ending::new(session, permits);
         let mut waiting = lock(&self.waiting);
-        let since = Instant::now();
-        waiting.sessions.push(Ending { session, since, _permits: permits, ended });
+        waiting.sessions.push(ending);
         if !std::mem::replace(&mut waiting.is_attended, true) {
             drop(waiting);
             let mut attending = Attending(Some(Arc::clone(self)));
@@ -265,12 +269,7 @@ impl<D: Dialect> Abandoned<D> {
                         return false;
                     }
                     Ok(Err(_)) | Err(_) => {
-                        let own = own.map(|own| Ending {
-                            session: Session::Open(own),
-                            since: Instant::now(),
-                            _permits: (None, None),
-                            ended: oneshot::channel().0,
-                        });
+                        let own = own.map(|own| Ending::new(Session::Open(own), (None, None)).0);
                         lock(&self.waiting).sessions.extend(own);
                         return false;
                     }

@@ -356,7 +356,7 @@ impl Session for MySqlSession {
             let mut mark = String::new();
             MySql::literal(Value::Text(&mark_of(&claim.name, &claim.token.to_string())), &mut mark);
             let query = watch::own(self.id, &mark);
-            self.watching = Some(self.common.own.over(query, claim.ttl));
+            self.watching = Some(self.common.own.watch.over(query, claim.ttl));
         }
         Ok(locked)
     }
@@ -367,7 +367,7 @@ impl Session for MySqlSession {
         let timeouts = set_timeouts(ttl_s, limit_s);
         self.run_or_fail(format!("{timeouts}DO GET_LOCK(CONCAT({JOINT}, {id}), 0)")).await?;
         self.timeouts = Some((ttl_s, limit_s));
-        self.watching = Some(self.common.own.over(watch::joint(id), ttl));
+        self.watching = Some(self.common.own.watch.over(watch::joint(id), ttl));
         Ok(())
     }
 

@@ -72,10 +72,14 @@ const ASKED: [f32; 5] = [0.05, 0.1, 0.2, 0.25, 0.45];
 
 const JOINT: &str = "' lockwright/joint/'";
 
+pub(crate) struct Own {
+    watch: Arc<Watch>,
+}
+
 #[async_trait]
 impl Server for MySql {
     type Session = MySqlSession;
-    type Own = Arc<Watch>;
+    type Own = Own;
 
     const QUERIES: &'static str =
         files!("acquire", "end", "inspect", "record", "release", "renew", "sweep");
@@ -120,8 +124,8 @@ impl Server for MySql {
         self.expand(&text)
     }
 
-    fn own(pool: &Arc<Pool<Self>>) -> Arc<Watch> {
-        Arc::new(Watch::new(pool))
+    fn own(pool: &Arc<Pool<Self>>) -> Own {
+        Own { watch: Arc::new(Watch::new(pool)) }
     }
 
     async fn open_session(

@@ -30,7 +30,7 @@ const KEPT: u32 = 25;
 
 const BATCH: usize = 200;
 
-pub(crate) struct Watch {
+pub(super) struct Watch {
     pool: Arc<Pool<MySql>>,
     watched: Mutex<Watched>,
 }

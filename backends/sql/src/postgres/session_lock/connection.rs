@@ -121,13 +121,13 @@ impl PgSession {
         if is_true(&self.run_or_fail(must_raise).await?, 0) {
             self.run_or_fail(raise).await?;
         }
-        if self.common.own.load(Ordering::Relaxed) {
+        if self.common.own.checks_clients.load(Ordering::Relaxed) {
             // Without this setting, a killed client's session stays in the server's queue.
             let set = "SET client_connection_check_interval = '1s'".to_owned();
             match self.run(set).await {
                 Ok(_) => {}
                 Err(sqlx::Error::Database(_)) => {
-                    self.common.own.store(false, Ordering::Relaxed);
+                    self.common.own.checks_clients.store(false, Ordering::Relaxed);
                 }
                 Err(error) => return Err(self.common.failed(error)),
             }

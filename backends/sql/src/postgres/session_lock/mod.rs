@@ -44,11 +44,15 @@ pub(super) use probe::check;
 /// PostgreSQL's longest idle timeout, 2^31 - 1 ms, in whole minutes.
 const LONGEST_TTL: Duration = Duration::from_secs(35_791 * 60);
 
+pub(crate) struct Own {
+    /// False once the server has refused `client_connection_check_interval`.
+    checks_clients: AtomicBool,
+}
+
 #[async_trait]
 impl Server for Postgresql {
     type Session = PgSession;
-    /// True if the server can detect that a waiting client has died.
-    type Own = AtomicBool;
+    type Own = Own;
 
     const QUERIES: &'static str =
         files!("acquire", "end", "inspect", "record", "release", "renew", "sweep");
@@ -95,8 +99,8 @@ impl Server for Postgresql {
         self.tables().expand(&text, Self::QUOTE)
     }
 
-    fn own(_: &Arc<Pool<Self>>) -> AtomicBool {
-        AtomicBool::new(true)
+    fn own(_: &Arc<Pool<Self>>) -> Own {
+        Own { checks_clients: AtomicBool::new(true) }
     }
 
     async fn open_session(
@@ -113,7 +117,7 @@ impl Server for Postgresql {
             let fix = "let the user set idle_session_timeout and idle_in_transaction_session_timeout, \
                        and leave connections free";
             findings.push(doctor::no_session(&error, fix));
-        } else if !sessions.own.load(Ordering::Relaxed) {
+        } else if !sessions.own.checks_clients.load(Ordering::Relaxed) {
             findings.push(finding::warning(
                 "client-connection-check",
                 "the server refuses client_connection_check_interval",

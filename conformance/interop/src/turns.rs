@@ -32,7 +32,7 @@ impl Turns {
 }
 
 /// Lets clients compete for a lock, until the holding side has changed often enough. Each client
-/// has a command that acquires the lock, and one that releases it, after which the client rests.
+/// has a command that acquires the lock and a command that releases it. It rests after a release.
 ///
 /// # Panics
 /// If a client acquires the lock while another client holds it.

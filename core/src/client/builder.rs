@@ -161,7 +161,7 @@ impl Builder {
 fn check(settings: &Settings, label: Option<&str>, profile: &Profile) -> Result<()> {
     profile.check_ttl("the client's TTL", settings.ttl)?;
     check_text("label", label.unwrap_or_default(), Identity::LONGEST_LABEL)?;
-    // The appended `x` makes an empty namespace valid, and one that ends with a space.
+    // The appended `x` permits an empty namespace, and a namespace that ends with a space.
     LockName::new(format!("{}x", settings.namespace)).map_err(|error| {
         Error::invalid_input("the namespace is not a valid prefix of a name").with_source(error)
     })?;

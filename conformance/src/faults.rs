@@ -397,13 +397,9 @@ impl DistributedLock for Faulty {
 
     async fn renew(&self, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
         let backend = Arc::clone(&self.0.backend);
-        let again: Vec<(Claim, u32)> =
-            holds.iter().map(|hold| (hold.claim.clone(), hold.fences)).collect();
+        let again: Vec<Claim> = holds.iter().map(|hold| hold.claim.clone()).collect();
         let again = async move {
-            let holds: Vec<_> = again
-                .iter()
-                .map(|(claim, fences)| Renew { fences: *fences, ..Renew::of(claim) })
-                .collect();
+            let holds: Vec<_> = again.iter().map(Renew::of).collect();
             let _ = backend.renew(&holds).await;
         };
         let token = holds.first().map_or(NO_TOKEN, |hold| hold.claim.token);

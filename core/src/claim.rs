@@ -25,8 +25,9 @@ pub struct Claim {
     pub identity: Arc<Identity>,
     /// The TTL, in the profile's range.
     pub ttl: Duration,
-    /// The number of fences to reserve: one for the claim, the rest for later holders in the same
-    /// client.
+    /// The number of fences to reserve: one for this request, the rest for the client's next
+    /// requests, to which it may [hand over](crate::Builder::local_turns) the hold. A backend may
+    /// grant fewer.
     pub fences: u32,
     /// The renewal mode. A renewal of another hold must not extend a hold with
     /// [`RenewalMode::Off`].
@@ -100,16 +101,14 @@ pub struct Busy {
 pub struct Renew<'a> {
     /// The hold's claim.
     pub claim: &'a Claim,
-    /// The number of additional fences to reserve.
-    pub fences: u32,
     /// The client's time limit for the answer.
     pub patience: Duration,
 }
 
 impl<'a> Renew<'a> {
-    /// Creates a renewal that reserves no fences.
+    /// Creates a renewal with a quarter of the TTL as its patience.
     pub fn of(claim: &'a Claim) -> Self {
-        Self { claim, fences: 0, patience: claim.ttl / 4 }
+        Self { claim, patience: claim.ttl / 4 }
     }
 
     /// Returns a backend's time limit for a batch: 4/5 of the smallest patience, to answer before

@@ -291,6 +291,11 @@ async fn waiting(
                     let answer = is_new.then(|| ask_at_once(&mut turn, options, sent)).flatten();
                     (turn, answer)
                 }
+                Passed::HandedOver(share) => {
+                    let waited = shared.clock.now().saturating_since(begun);
+                    shared.metrics.count_hand_over(waited);
+                    return Ok(Some(share.into_hold()));
+                }
                 Passed::Entered(share) => return Ok(Some(share.into_hold())),
                 Passed::Refused(error) => return Err(error),
             }
@@ -414,12 +419,11 @@ impl Attempts<'_> {
     /// Registers a waiter before the first request if the backend prefers this or the lock is
     /// probably held, so that the server queues this claim at once.
     fn queue_at_once(&mut self, turn: &mut Turn) {
-        let since = self.sent - self.options.ttl;
-        let recently_busy = &self.shared.waiters.recently_busy;
+        let was_busy = || self.shared.was_busy(turn.name(), self.sent, self.options.ttl);
         if self.limit != Limit::Once
             && (self.shared.backend.profile().queues_at_once
                 || turn.pending.as_ref().is_some_and(|pending| pending.on_server)
-                || recently_busy.was_noted_after(turn.name(), since))
+                || was_busy())
         {
             let (_, pending) = turn.claim(self.options, self.sent);
             let claim = &pending.claim;
@@ -573,7 +577,8 @@ fn valid_grant(
     let now = shared.clock.now();
     let start = granted.start.unwrap_or(sent).min(now);
     let term = shared.term(start, claim.ttl, granted.valid);
-    (now < term.lost_at).then_some(Grant { fence: granted.fence, now, start, term })
+    let Granted { fence, fences, waiters, .. } = granted;
+    (now < term.lost_at).then_some(Grant { fence, fences, waiters, now, start, term })
 }
 
 pub(super) fn into_hold(

@@ -39,6 +39,7 @@ impl Locks {
                 tokens: TokenSource::default(),
                 jitter: Jitter::default(),
                 sweep: None,
+                local_turns: Builder::LOCAL_TURNS,
             },
             backend,
             label: None,
@@ -60,6 +61,8 @@ pub struct Builder {
 }
 
 impl Builder {
+    const LOCAL_TURNS: u32 = 64;
+
     /// Sets the default TTL. If not set, it is 30 s, or the nearest supported TTL.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.settings.ttl = ttl;
@@ -89,6 +92,23 @@ impl Builder {
     /// server is enough.
     pub fn sweep(mut self, idle: Duration) -> Self {
         self.settings.sweep = Some(idle);
+        self
+    }
+
+    /// Sets how many requests of this client may hold a lock in turn before the client releases it
+    /// on the server. 1 disables the hand-over within the client. The default is 64.
+    ///
+    /// A released hold passes to the client's next request for the name without a request to the
+    /// server, with a larger fence. Other clients get their turn after at most one TTL, or 16 turns
+    /// if they were waiting before.
+    ///
+    /// - Both requests must be exclusive, renewed, of the same TTL, and without an owner or
+    ///   `max_hold`.
+    /// - More than half of the TTL must remain, and the server must have answered the last request
+    ///   about the hold.
+    /// - The backend must reserve [several fences](crate::Claim::fences).
+    pub fn local_turns(mut self, turns: u32) -> Self {
+        self.settings.local_turns = turns;
         self
     }
 

@@ -151,7 +151,7 @@ impl Guard {
     /// Returns the fence, to send with each write. The resource must reject a fence below the
     /// highest accepted one. Concurrent readers share a fence.
     pub fn fence(&self) -> Fence {
-        self.0.hold().fence
+        self.0.hold().fence()
     }
 
     pub(super) fn hold(&self) -> &Arc<Hold> {
@@ -191,7 +191,7 @@ impl Guard {
         match end_for_ticket(self.hold()) {
             Ok(()) => {
                 let hold = self.0.0.take().expect("a guard has its hold until it is consumed");
-                Ok(Ticket::new(&hold.claim, hold.fence, hold.release_mode))
+                Ok(Ticket::new(&hold.claim, hold.fence(), hold.release_mode))
             }
             Err(error) => Err(TicketError { guard: self, error }),
         }
@@ -237,7 +237,7 @@ impl std::error::Error for TicketError {
 impl Leadership {
     /// Returns the fence: see [`Guard::fence`].
     pub fn fence(&self) -> Fence {
-        self.0.hold().fence
+        self.0.hold().fence()
     }
 
     /// Returns the fence, and the name with the namespace.
@@ -259,7 +259,7 @@ impl Leadership {
 impl Permit {
     /// Returns an id, unique among the name's holds. Don't use it as a fence.
     pub fn id(&self) -> u64 {
-        self.0.hold().fence.get()
+        self.0.hold().fence().get()
     }
 }
 
@@ -270,7 +270,7 @@ impl Inner {
 
     fn fenced(&self) -> Fenced {
         let hold = self.hold();
-        Fenced { name: hold.claim.name.clone(), fence: hold.fence }
+        Fenced { name: hold.claim.name.clone(), fence: hold.fence() }
     }
 
     async fn renew(&self) -> Result<()> {
@@ -310,6 +310,9 @@ impl Inner {
             return check(&hold);
         }
         let now = hold.clock().now();
+        if Shared::hand_over(&hold, now) {
+            return Ok(());
+        }
         let releasing = Releasing::begin(hold, now);
         let hold = releasing.hold();
         let backend = &hold.shared.backend;

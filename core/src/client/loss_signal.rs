@@ -19,6 +19,8 @@ pub struct Signal {
 #[derive(Debug, Clone)]
 struct One {
     hold: Arc<Hold>,
+    /// The turn of the hold's guard, after which the client may have handed the hold over.
+    turn: u32,
     seen: u32,
 }
 
@@ -39,7 +41,7 @@ impl Signal {
     /// Returns the state at this instant, including a loss that isn't reported yet. Of several
     /// holds, returns the worst state: lost, then released, at risk, held.
     pub fn state(&self) -> HoldState {
-        let states = self.all().map(|one| one.hold.state());
+        let states = self.all().map(One::state);
         states.max_by_key(|state| state.severity()).unwrap_or(HoldState::Held)
     }
 
@@ -84,7 +86,13 @@ impl One {
     fn new(hold: &Arc<Hold>) -> Self {
         // Enables the hold's notifications.
         let _ = hold.changed();
-        Self { seen: hold.version(), hold: Arc::clone(hold) }
+        Self { turn: hold.turn_number(), seen: hold.version(), hold: Arc::clone(hold) }
+    }
+
+    /// Reads the turn after the state: the next turn's state must not be reported.
+    fn state(&self) -> HoldState {
+        let state = self.hold.state();
+        if self.hold.turn_number() == self.turn { state } else { HoldState::Released }
     }
 
     async fn ended(&self) -> HoldState {
@@ -109,7 +117,7 @@ impl One {
             // The version is read before the state, so that the next call reports a change between
             // the two.
             let version = self.hold.version();
-            let state = self.hold.state();
+            let state = self.state();
             if is_over(state, version) {
                 return state;
             }

@@ -3,6 +3,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::clock::nanos;
+
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
@@ -19,6 +21,8 @@ impl Counter {
 
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
+    pub(crate) handed_over: Counter,
+    pub(crate) handed_over_wait_nanos: Counter,
     pub(crate) reentered: Counter,
     pub(crate) waited: Counter,
     pub(crate) timed_out: Counter,
@@ -48,8 +52,10 @@ pub(crate) struct Totals {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct MetricsSnapshot {
-    /// Granted holds.
+    /// Granted holds, including those that were handed over.
     pub acquired: u64,
+    /// Holds that a request got from an earlier request of this client, without the server.
+    pub handed_over: u64,
     /// Guards that share an earlier hold of their owner.
     pub reentered: u64,
     /// Requests that waited.
@@ -85,22 +91,30 @@ pub struct MetricsSnapshot {
 }
 
 impl Metrics {
+    pub(crate) fn count_hand_over(&self, waited: Duration) {
+        self.handed_over.add(1);
+        self.handed_over_wait_nanos.add(nanos(waited));
+    }
+
     pub(crate) fn snapshot(&self, totals: Totals, held: u64, releasing: u64) -> MetricsSnapshot {
         MetricsSnapshot {
-            acquired: totals.acquired,
+            acquired: totals.acquired + self.handed_over.get(),
+            handed_over: self.handed_over.get(),
             reentered: self.reentered.get(),
             waited: self.waited.get(),
             timed_out: self.timed_out.get(),
             attempts: totals.acquired + self.attempts.get(),
             attempts_failed: self.attempts_failed.get(),
             grants_too_late: self.grants_too_late.get(),
-            released: totals.released,
+            released: totals.released + self.handed_over.get(),
             renewals: self.renewals.get(),
             renewals_failed: self.renewals_failed.get(),
             at_risk: self.at_risk.get(),
             lost: self.lost.get(),
             settled: self.settled.get(),
-            wait_time: Duration::from_nanos(totals.wait_nanos),
+            wait_time: Duration::from_nanos(
+                totals.wait_nanos + self.handed_over_wait_nanos.get(),
+            ),
             hold_time: Duration::from_nanos(totals.hold_nanos + self.hold_nanos.get()),
             held,
             releasing,

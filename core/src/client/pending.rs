@@ -26,6 +26,7 @@ impl Pending {
         name: LockName,
         token: Token,
         options: &Options,
+        fences: u32,
         now: BootInstant,
     ) -> Self {
         let claim = Claim {
@@ -34,7 +35,7 @@ impl Pending {
             token,
             identity: Arc::clone(options.identity.as_ref().unwrap_or(&shared.identity)),
             ttl: options.ttl,
-            fences: 1,
+            fences,
             renewal_mode: options.renewal_mode,
         };
         Self { claim, release_mode: ReleaseMode::Plain, on_server: false, last_sent: now }

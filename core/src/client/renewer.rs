@@ -153,6 +153,9 @@ pub(crate) fn note_renewal(
 ) -> BootInstant {
     let shared = &hold.shared;
     hold.renewing.store(false, Ordering::Release);
+    if answer.as_ref().is_some_and(|renewal| renewal.waiters) {
+        hold.note_contention();
+    }
     match answer.map(|renewal| renewal.outcome) {
         Some(RenewalOutcome::Renewed { valid }) => {
             shared.metrics.renewals.add(1);

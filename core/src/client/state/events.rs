@@ -15,7 +15,7 @@ impl Shared {
             Event::Handed(token, granted) => self.waiters.hand(token, granted),
             Event::AtRisk(token) => self.note(token, HoldEvent::AtRisk),
             Event::Lost(token, reason) => self.note(token, HoldEvent::Lost(reason)),
-            Event::Recall(_) => {}
+            Event::Recall(token) => self.note(token, HoldEvent::Recalled),
         }
     }
 
@@ -61,6 +61,7 @@ impl Shared {
                     hold.renew_again_at(now);
                     hold.put_at_risk();
                 }
+                HoldEvent::Recalled => hold.note_contention(),
                 HoldEvent::Lost(reason) => {
                     hold.lose(reason);
                 }

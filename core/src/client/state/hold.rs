@@ -8,8 +8,9 @@ use tokio::sync::Notify;
 use crate::backend_util::lock;
 use crate::client::{Options, Pending, ignore_panic};
 use crate::validity::Term;
-use crate::{BootInstant, Clock, Error, Fence, HoldState, Reason, RenewalMode};
+use crate::{BootInstant, Claim, Clock, Error, Fence, HoldState, Reason, RenewalMode};
 
+use super::hand_over::HandOver;
 use super::{Hold, Shared};
 
 const LONGEST_SLACK: Duration = Duration::from_millis(250);
@@ -59,6 +60,8 @@ pub(crate) struct Due {
 
 pub(crate) struct Grant {
     pub(crate) fence: Fence,
+    pub(crate) fences: u32,
+    pub(crate) waiters: bool,
     pub(crate) now: BootInstant,
     pub(crate) start: BootInstant,
     pub(crate) term: Term,
@@ -73,14 +76,18 @@ impl Hold {
         grant: Grant,
         has_turn: bool,
     ) -> Self {
+        let fences = pending.claim.fences.min(grant.fences);
+        let Claim { name, ttl, .. } = &pending.claim;
+        let is_contended = fences > 1 && (grant.waiters || shared.was_busy(name, grant.now, *ttl));
         let hold = Self {
             shared,
             claim: pending.claim,
-            fence: grant.fence,
+            first_fence: grant.fence,
             owner: options.owner.clone(),
             release_mode: pending.release_mode,
             granted_at: grant.now,
             keep_until: options.keep_until(grant.start),
+            hand_over: HandOver::new(fences, is_contended),
             term_changes: Mutex::new(()),
             renew_at: AtomicU64::new(0),
             at_risk_at: AtomicU64::new(0),
@@ -142,7 +149,7 @@ impl Hold {
         BootInstant::from_nanos(self.deadline.load(Ordering::Acquire))
     }
 
-    fn notify_changed(&self) {
+    pub(super) fn notify_changed(&self) {
         if !self.watched.load(Ordering::SeqCst) {
             return;
         }
@@ -201,7 +208,7 @@ impl Hold {
             self.shared.metrics.lost.add(1);
             self.shared.metrics.hold_nanos.add(self.held_nanos(self.clock().now()));
             ignore_panic(
-                || tracing::warn!(name = %self.claim.name, fence = %self.fence, %reason, "lock lost"),
+                || tracing::warn!(name = %self.claim.name, fence = %self.fence(), %reason, "lock lost"),
             );
             self.notify_changed();
         }
@@ -243,7 +250,7 @@ impl Hold {
         if self.change_phase(phase::HELD, phase::AT_RISK) {
             self.shared.metrics.at_risk.add(1);
             ignore_panic(
-                || tracing::warn!(name = %self.claim.name, fence = %self.fence, "lock at risk"),
+                || tracing::warn!(name = %self.claim.name, fence = %self.fence(), "lock at risk"),
             );
             self.notify_changed();
         }
@@ -346,7 +353,7 @@ impl fmt::Debug for Hold {
         f.debug_struct("Hold")
             .field("name", &self.claim.name)
             .field("mode", &self.claim.mode)
-            .field("fence", &self.fence)
+            .field("fence", &self.fence())
             .field("state", &decode(self.phase.load(Ordering::SeqCst)))
             .finish_non_exhaustive()
     }

@@ -17,7 +17,9 @@ use crate::{
 
 use super::background_release::send_release;
 use super::releasing::end_in_background;
-use super::{Entered, Hold, Job, Passed, Queued, Reentry, Shared, Taken, Trouble, Turn, Turns};
+use super::{
+    Entered, Hold, Job, Passed, Queued, Reentry, Settings, Shared, Taken, Trouble, Turn, Turns,
+};
 
 /// From this length on, timed-out and dropped requests are removed from a queue.
 const SWEPT_LENGTH: usize = 64;
@@ -33,6 +35,11 @@ impl Trouble {
 impl Entered {
     fn of(hold: &Arc<Hold>) -> Self {
         hold.guards.fetch_add(1, Ordering::AcqRel);
+        Self(Some(Arc::clone(hold)))
+    }
+
+    /// The hold's former guard is gone, so the number of guards stays.
+    pub(super) fn handed_over(hold: &Arc<Hold>) -> Self {
         Self(Some(Arc::clone(hold)))
     }
 
@@ -65,11 +72,11 @@ pub(crate) enum Entry {
 
 impl Turn {
     pub(crate) fn taken(shared: Arc<Shared>, name: LockName) -> Self {
-        Self { shared: Some(shared), taken: true, name: Some(name), pending: None }
+        Self { shared: Some(shared), taken: true, fences: 1, name: Some(name), pending: None }
     }
 
     pub(crate) fn placeholder(shared: Arc<Shared>, name: LockName) -> Self {
-        Self { shared: Some(shared), taken: false, name: Some(name), pending: None }
+        Self { shared: Some(shared), taken: false, fences: 1, name: Some(name), pending: None }
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
@@ -111,7 +118,7 @@ impl Turn {
                 // Create the token first: if that panics, the turn must still have a name.
                 let token = shared.settings.tokens.next(now);
                 let name = self.name.take().expect("it isn't with a claim");
-                none.insert(Pending::new(shared, name, token, options, now))
+                none.insert(Pending::new(shared, name, token, options, self.fences, now))
             }
         };
         (shared, pending)
@@ -191,7 +198,7 @@ impl Turns {
         if queue.len() >= SWEPT_LENGTH && queue.len().is_power_of_two() {
             queue.retain(|queued| !queued.sender.is_closed());
         }
-        queue.push_back(Queued { wanted: wanted.clone(), sender });
+        queue.push_back(Queued { wanted: wanted.clone(), fences: 1, sender });
         Ok(Entry::Queued(receiver))
     }
 
@@ -267,7 +274,12 @@ impl Turns {
     /// Gives the turn to the next queued request, and returns that request. Returns `None` if no
     /// request waits, or if the next one can't take over the `pending` claim, which then keeps the
     /// turn.
-    pub(crate) fn next(&mut self, name: &LockName, pending: Option<&Pending>) -> Option<Queued> {
+    pub(crate) fn next(
+        &mut self,
+        name: &LockName,
+        pending: Option<&Pending>,
+        settings: &Settings,
+    ) -> Option<Queued> {
         let hashbrown::hash_map::EntryRef::Occupied(mut entry) = self.taken.entry_ref(name) else {
             return None;
         };
@@ -283,7 +295,8 @@ impl Turns {
             return None;
         };
         let takes_over = |next: &Queued| pending.is_none_or(|p| next.wanted.takes_over(&p.claim));
-        let next = queue.pop_front_if(|next| takes_over(next))?;
+        let mut next = queue.pop_front_if(|next| takes_over(next))?;
+        next.reserve(queue.len(), settings);
         if queue.is_empty() {
             taken.queue = None;
         }
@@ -336,7 +349,7 @@ impl Shared {
     }
 
     pub(crate) fn pass_turn(self: &Arc<Self>, name: &LockName, pending: Option<Pending>) {
-        let next = self.table().turns.next(name, pending.as_ref());
+        let next = self.table().turns.next(name, pending.as_ref(), &self.settings);
         self.pass_turn_to(next, name, pending);
     }
 
@@ -349,6 +362,7 @@ impl Shared {
         while let Some(queued) = next {
             let mut turn = Turn::taken(Arc::clone(self), name.clone());
             turn.pending = pending.take();
+            turn.fences = queued.fences;
             match send(queued.sender, Passed::Turn(turn)) {
                 Ok(()) => return,
                 Err(Passed::Turn(mut turn)) => {
@@ -359,7 +373,7 @@ impl Shared {
                 }
                 Err(_) => unreachable!("a turn was sent"),
             }
-            next = self.table().turns.next(name, pending.as_ref());
+            next = self.table().turns.next(name, pending.as_ref(), &self.settings);
         }
         if let Some(pending) = pending {
             Self::in_background(Job::reconcile(Arc::clone(self), pending, true));
@@ -390,7 +404,7 @@ impl Options {
         self.owner.clone().map(|owner| Box::new(Reentry { owner, mode: self.mode, hold: None }))
     }
 
-    fn takes_over(&self, claim: &Claim) -> bool {
+    pub(super) fn takes_over(&self, claim: &Claim) -> bool {
         let is_who_asks = match &self.identity {
             Some(identity) => *identity == claim.identity,
             None => claim.identity.value.is_none(),

@@ -21,8 +21,11 @@ use super::owner::Owner;
 use super::pending::Pending;
 use super::waiters::Waiters;
 
+use hand_over::HandOver;
+
 pub(super) mod background_release;
 mod events;
+mod hand_over;
 pub(super) mod hold;
 pub(super) mod local_queue;
 mod registry;
@@ -40,6 +43,7 @@ pub(crate) struct Settings {
     pub(crate) tokens: TokenSource,
     pub(crate) jitter: Jitter,
     pub(crate) sweep: Option<Duration>,
+    pub(crate) local_turns: u32,
 }
 
 pub(crate) struct Shared {
@@ -74,6 +78,7 @@ pub(crate) struct Shared {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HoldEvent {
     AtRisk,
+    Recalled,
     Lost(Reason),
 }
 
@@ -138,17 +143,19 @@ struct Reentry {
 
 pub(crate) struct Queued {
     wanted: Options,
+    fences: u32,
     sender: oneshot::Sender<Passed>,
 }
 
 pub(crate) enum Passed {
     Turn(Turn),
+    HandedOver(Entered),
     Entered(Entered),
     Refused(Error),
 }
 
-/// A request's share of its owner's hold, until a guard takes it. Dropping the last share or guard
-/// ends the hold.
+/// A request's share of its owner's hold, or a hold that was handed over to the request, until a
+/// guard takes it. Dropping the last share or guard ends the hold.
 pub(crate) struct Entered(Option<Arc<Hold>>);
 
 /// The turn of a local request, or a placeholder if the request needs no turn. When a turn is
@@ -156,6 +163,8 @@ pub(crate) struct Entered(Option<Arc<Hold>>);
 pub(crate) struct Turn {
     shared: Option<Arc<Shared>>,
     taken: bool,
+    /// The number of fences that a new claim reserves.
+    fences: u32,
     name: Option<LockName>,
     pub(crate) pending: Option<Pending>,
 }
@@ -167,11 +176,12 @@ pub(crate) struct SharedHolders(NameMap<Vec<Arc<Hold>>>);
 pub(crate) struct Hold {
     pub(crate) shared: Arc<Shared>,
     pub(crate) claim: Claim,
-    pub(crate) fence: Fence,
+    first_fence: Fence,
     pub(crate) owner: Option<Owner>,
     pub(crate) release_mode: ReleaseMode,
     granted_at: BootInstant,
     keep_until: BootInstant,
+    hand_over: HandOver,
 
     /// Locked during a change of the term or a loss, so that a reported loss is never revoked.
     term_changes: Mutex<()>,

@@ -9,7 +9,9 @@ use super::{Hold, Job, Shared};
 pub(crate) fn end_in_background(hold: Arc<Hold>) {
     if hold.shared.leave(&hold) {
         let now = hold.clock().now();
-        drop(Releasing::begin(hold, now));
+        if !Shared::hand_over(&hold, now) {
+            drop(Releasing::begin(hold, now));
+        }
     }
 }
 

@@ -140,6 +140,11 @@ impl Shared {
         release_mode == ReleaseMode::Plain || self.backend.profile().tombstones
     }
 
+    /// Returns whether a request within the last TTL found that another client had the lock.
+    pub(crate) fn was_busy(&self, name: &LockName, now: BootInstant, ttl: Duration) -> bool {
+        self.waiters.recently_busy.was_noted_after(name, now - ttl)
+    }
+
     pub(crate) fn spread(&self, time: Duration) -> Duration {
         self.settings.jitter.spread(time)
     }

@@ -24,7 +24,7 @@ impl Table {
             }
             self.early_losses.extend(early.into_iter().filter_map(|(token, fact)| match fact {
                 HoldEvent::Lost(reason) => Some((token, reason)),
-                HoldEvent::AtRisk => None,
+                HoldEvent::AtRisk | HoldEvent::Recalled => None,
             }));
             let excess = self.early_losses.len().saturating_sub(MOST_EARLY_LOSSES);
             self.early_losses.drain(..excess);
@@ -73,7 +73,7 @@ impl Shared {
         let next = {
             let mut table = shared.table();
             table.holds.remove_ended(hold, ended);
-            hold.take_turn().then(|| table.turns.next(&hold.claim.name, None))
+            hold.take_turn().then(|| table.turns.next(&hold.claim.name, None, &shared.settings))
         };
         if let Some(next) = next.flatten() {
             shared.pass_turn_to(Some(next), &hold.claim.name, None);

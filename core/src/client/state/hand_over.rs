@@ -1,0 +1,148 @@
+//! Hands a hold over to the client's next request for the name, without a request to the server.
+//!
+//! Each local turn has its own fence, out of the block that the hold's claim reserved. The server
+//! knows only the hold: all turns have its token and its deadline.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use crate::backend_util::lock;
+use crate::client::Options;
+use crate::client::answer::send;
+use crate::{BootInstant, Claim, Fence, HoldState, Mode, ReleaseMode, RenewalMode};
+
+use super::{Entered, Hold, Passed, Queued, Settings, Shared, Turns};
+
+/// The most turns of a hold while other clients wait for the name.
+const TURNS_IF_CONTENDED: u32 = 16;
+
+/// How many fences a claim reserves for each request in the local queue. A request that is repeated
+/// in a loop needs several.
+const FENCES_PER_REQUEST: u32 = 8;
+
+pub(super) struct HandOver {
+    /// The number of fences that the server reserved, of which each turn uses one.
+    fences: u32,
+    /// The number of the present turn, from 0.
+    turn: AtomicU32,
+    is_contended: AtomicBool,
+}
+
+impl HandOver {
+    pub(super) fn new(fences: u32, is_contended: bool) -> Self {
+        Self { fences, turn: AtomicU32::new(0), is_contended: AtomicBool::new(is_contended) }
+    }
+}
+
+impl Hold {
+    /// Returns the fence of the present turn.
+    pub(crate) fn fence(&self) -> Fence {
+        Fence::new(self.first_fence.get() + u64::from(self.turn_number()))
+    }
+
+    pub(crate) fn turn_number(&self) -> u32 {
+        self.hand_over.turn.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn note_contention(&self) {
+        self.hand_over.is_contended.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether the hold may get another turn. Each turn needs a fence of its own, and more
+    /// than half of the TTL. After one TTL, the hold is released for other clients.
+    ///
+    /// A claim that reserved fences may have passed to a request with an owner or a `max_hold`,
+    /// whose hold must end with it.
+    fn may_be_handed_over(&self, now: BootInstant) -> bool {
+        let next = self.turn_number() + 1;
+        next < self.hand_over.fences
+            && (next < TURNS_IF_CONTENDED || !self.hand_over.is_contended.load(Ordering::Relaxed))
+            && self.owner.is_none()
+            && self.keep_until == BootInstant::FAR_FUTURE
+            && now < self.granted_at + self.claim.ttl
+            && self.deadline().saturating_since(now) > self.claim.ttl / 2
+            && self.is_answered()
+            && self.state_at(now) == HoldState::Held
+    }
+
+    /// Returns whether the server has answered the last request about the hold.
+    fn is_answered(&self) -> bool {
+        self.release_mode == ReleaseMode::Plain && !self.renewal_failed.load(Ordering::Acquire)
+    }
+
+    /// Begins the next turn, which ends the present one. Returns false if the hold was lost.
+    fn begin_turn(&self, now: BootInstant) -> bool {
+        let _changes = lock(&self.term_changes);
+        let may_begin = self.looks_live(now);
+        if may_begin {
+            self.hand_over.turn.fetch_add(1, Ordering::SeqCst);
+            self.notify_changed();
+        }
+        may_begin
+    }
+}
+
+impl Options {
+    /// Returns whether a hold of this request may be handed over to another request.
+    fn may_hand_over(&self) -> bool {
+        self.mode == Mode::Exclusive
+            && self.renewal_mode == RenewalMode::Auto
+            && self.owner.is_none()
+            && self.max_hold.is_none()
+            && self.identity.is_none()
+    }
+}
+
+impl Queued {
+    /// Reserves fences for the requests that wait behind this one.
+    pub(super) fn reserve(&mut self, waiting: usize, settings: &Settings) {
+        if waiting > 0 && self.wanted.may_hand_over() {
+            let requests = u32::try_from(waiting).unwrap_or(u32::MAX).saturating_add(1);
+            let fences = requests.saturating_mul(FENCES_PER_REQUEST);
+            self.fences = fences.min(settings.local_turns);
+        }
+    }
+}
+
+impl Turns {
+    /// Takes the first request out of the queue if the hold of `claim` may be handed over to it.
+    fn next_holder(&mut self, claim: &Claim) -> Option<Queued> {
+        let taken = self.taken.get_mut(&claim.name)?;
+        let queue = taken.queue.as_mut()?;
+        let may_take = |next: &Queued| next.wanted.may_hand_over() && next.wanted.takes_over(claim);
+        let next = queue.pop_front_if(|next| may_take(next))?;
+        if queue.is_empty() {
+            taken.queue = None;
+        }
+        Some(next)
+    }
+
+    fn put_back(&mut self, claim: &Claim, queued: Queued) {
+        if let Some(taken) = self.taken.get_mut(&claim.name) {
+            taken.queue.get_or_insert_default().push_front(queued);
+        }
+    }
+}
+
+impl Shared {
+    /// Ends the turn of the hold's guard, and hands the hold over to the next local request.
+    /// Returns false if the hold must be released instead.
+    pub(crate) fn hand_over(hold: &Arc<Hold>, now: BootInstant) -> bool {
+        while hold.may_be_handed_over(now) {
+            let shared = &hold.shared;
+            let Some(next) = shared.table().turns.next_holder(&hold.claim) else { return false };
+            if !hold.begin_turn(now) {
+                shared.table().turns.put_back(&hold.claim, next);
+                return false;
+            }
+            let share = Entered::handed_over(hold);
+            match send(next.sender, Passed::HandedOver(share)) {
+                Ok(()) => return true,
+                // The request was dropped. Its share must not end the hold, so it is taken apart.
+                Err(Passed::HandedOver(share)) => drop(share.into_hold()),
+                Err(_) => unreachable!("a hold was sent"),
+            }
+        }
+        false
+    }
+}

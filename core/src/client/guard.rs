@@ -278,8 +278,13 @@ impl Inner {
         check(hold)?;
         let start = hold.clock().now();
         let asking = ask_renewal(&hold.shared, std::slice::from_ref(hold));
-        let mut answers = hold.shared.inside(asking).await.map_err(|error| hold.error(error))?;
-        let answer = answers.pop();
+        let answer = match hold.shared.inside(asking).await {
+            Ok(mut answers) => answers.pop(),
+            Err(error) => {
+                hold.note_failed_renewal();
+                return Err(hold.error(error));
+            }
+        };
         let is_known =
             answer.as_ref().is_some_and(|it| it.outcome != RenewalOutcome::Indeterminate);
         let look_again = note_renewal(hold, answer, start, hold.clock().now());

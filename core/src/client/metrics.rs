@@ -112,9 +112,7 @@ impl Metrics {
             at_risk: self.at_risk.get(),
             lost: self.lost.get(),
             settled: self.settled.get(),
-            wait_time: Duration::from_nanos(
-                totals.wait_nanos + self.handed_over_wait_nanos.get(),
-            ),
+            wait_time: Duration::from_nanos(totals.wait_nanos + self.handed_over_wait_nanos.get()),
             hold_time: Duration::from_nanos(totals.hold_nanos + self.hold_nanos.get()),
             held,
             releasing,

@@ -4,6 +4,7 @@
 mod cancellation;
 mod closing;
 mod election;
+mod hand_over;
 mod loss;
 mod multi;
 mod queue;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::backend_util::lock;
 use crate::client::Options;
 use crate::client::answer::send;
-use crate::{BootInstant, Claim, Fence, HoldState, Mode, ReleaseMode, RenewalMode};
+use crate::{BootInstant, Claim, Fence, HoldState, ReleaseMode, RenewalMode};
 
 use super::{Entered, Hold, Passed, Queued, Settings, Shared, Turns};
 
@@ -83,10 +83,9 @@ impl Hold {
 }
 
 impl Options {
-    /// Returns whether a hold of this request may be handed over to another request.
+    /// Returns whether a hold may be handed over from or to this exclusive request.
     fn may_hand_over(&self) -> bool {
-        self.mode == Mode::Exclusive
-            && self.renewal_mode == RenewalMode::Auto
+        self.renewal_mode == RenewalMode::Auto
             && self.owner.is_none()
             && self.max_hold.is_none()
             && self.identity.is_none()

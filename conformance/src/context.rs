@@ -147,6 +147,7 @@ impl Context {
             ttl: self.ttl,
             fences: 1,
             renewal_mode: RenewalMode::Auto,
+            recall: false,
         }
     }
 

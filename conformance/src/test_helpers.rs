@@ -38,6 +38,7 @@ pub fn claim_for(locked: &str, ttl: Duration) -> Claim {
         ttl,
         fences: 1,
         renewal_mode: RenewalMode::Auto,
+        recall: false,
     }
 }
 

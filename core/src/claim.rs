@@ -32,6 +32,9 @@ pub struct Claim {
     /// The renewal mode. A renewal of another hold must not extend a hold with
     /// [`RenewalMode::Off`].
     pub renewal_mode: RenewalMode,
+    /// True if the backend must send [`Event::Recall`](crate::Event::Recall) for this hold when
+    /// another client requests the name.
+    pub recall: bool,
 }
 
 impl Claim {

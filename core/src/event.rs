@@ -16,8 +16,8 @@ pub enum Event {
     AtRisk(Token),
     /// The hold has ended on the server.
     Lost(Token, Reason),
-    /// For clients that keep unused locks: another client requests the lock.
-    /// [`Locks`](crate::Locks) ignores this event.
+    /// Another client requests the name of a hold whose claim has
+    /// [`recall`](crate::Claim::recall). The client releases the hold once no guard has it.
     Recall(Token),
 }
 

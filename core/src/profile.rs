@@ -29,6 +29,10 @@ pub struct Profile {
     pub tombstones: bool,
     /// True if an operator can break a hold.
     pub breakable: bool,
+    /// True if the holder of a claim with [`recall`](crate::Claim::recall) learns that another
+    /// client requests the name, so that it can keep its hold
+    /// [warm](crate::Request::keep_warm).
+    pub recalls: bool,
     /// True if a hold can be transferred by a [`Ticket`](crate::Ticket).
     pub tickets: bool,
     /// True if the server answers an acquire with [`Wait::Until`](crate::Wait::Until) only after
@@ -85,6 +89,7 @@ impl Profile {
             survives: Faults::NONE,
             tombstones: false,
             breakable: false,
+            recalls: false,
             tickets: false,
             blocks: false,
             queues_at_once: false,

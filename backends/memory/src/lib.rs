@@ -28,6 +28,7 @@ pub fn profile() -> Profile {
     profile.survives = Faults::of(&[Fault::ClientCrash, Fault::Partition, Fault::ServerClockStep]);
     profile.tombstones = true;
     profile.breakable = true;
+    profile.recalls = true;
     profile.tickets = true;
     profile.ttl = Duration::from_millis(10)..=Profile::LONGEST_TTL;
     profile.renew_batch = 1_000;

@@ -74,10 +74,15 @@ impl Memory {
             Wait::No => None,
             Wait::Until(_) => Some(self.0.profile.slow_poll * PATIENCE),
         };
-        let done = {
+        let (done, recalled) = {
             let (mut store, now) = self.step(now);
-            store.acquire(claim, queue_for, now)?
+            let done = store.acquire(claim, queue_for, now)?;
+            let is_busy = matches!(done.answer, AcquireOutcome::Busy(_));
+            (done, if is_busy { store.recalled(&claim.name) } else { None })
         };
+        if let Some(token) = recalled {
+            self.0.clients.send(&Event::Recall(token));
+        }
         Ok(self.wake_after(done, claim))
     }
 

@@ -22,6 +22,7 @@ pub(crate) struct Held {
     pub(crate) mode: Mode,
     pub(crate) fence: u64,
     pub(crate) fences: u32,
+    pub(crate) recall: bool,
     pub(crate) expires: BootInstant,
     pub(crate) broken: Option<Box<str>>,
 }

@@ -73,6 +73,7 @@ impl Store {
                 mode: claim.mode,
                 fence,
                 fences,
+                recall: claim.recall,
                 expires: now + claim.ttl,
                 broken: None,
             };
@@ -96,6 +97,12 @@ impl Store {
             queued,
         };
         Ok(Done { answer: AcquireOutcome::Busy(busy), wake: false })
+    }
+
+    /// Returns the token of the hold that keeps `name` busy, if its client wants to know.
+    pub(crate) fn recalled(&self, name: &LockName) -> Option<Token> {
+        let hold = self.names.get(name)?.holds().next()?;
+        hold.recall.then_some(hold.token)
     }
 
     pub(crate) fn renew(&mut self, renew: &Renew<'_>, now: BootInstant) -> Renewal {

@@ -42,6 +42,7 @@ mod tests {
             ttl: Duration::from_secs(1),
             fences: 1,
             renewal_mode: RenewalMode::Auto,
+            recall: false,
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::{
 use super::pending::Before;
 use super::state::hold::Grant;
 use super::state::local_queue::Entry;
-use super::state::releasing::end_in_background;
+use super::state::releasing::{Releasing, end_in_background};
 use super::state::{Entered, Passed, Turn};
 use super::waiters::WaiterSlot;
 use super::{Hold, Limit, Options, Pending, Shared, answer, at_once, until};
@@ -116,6 +116,8 @@ enum Begun {
 
 enum AcquireState {
     Queued(Arc<Shared>, LockName, oneshot::Receiver<Passed>),
+    /// The turn, and a warm hold to release before the first request.
+    Releasing(Turn, Releasing),
     Unasked(Turn),
     Asked(Turn, Answer),
 }
@@ -133,6 +135,7 @@ fn begin(
         Ok(Entry::Turn) => Turn::taken(shared, name),
         Ok(Entry::NoTurn) => Turn::placeholder(shared, name),
         Ok(Entry::Entered(share)) => return Begun::Done(Some(share.into_hold())),
+        Ok(Entry::Warm(hold)) => return take_warm(hold, name, options, begun),
         Ok(Entry::Busy) => return Begun::Done(None),
         Ok(Entry::Queued(receiver)) => {
             return Begun::Waiting(AcquireState::Queued(shared, name, receiver));
@@ -147,6 +150,16 @@ fn begin(
         Some(Answer::Busy(_)) if limit == Limit::Once => Begun::Done(None),
         Some(answer) => Begun::Waiting(AcquireState::Asked(turn, answer)),
     }
+}
+
+/// Takes a warm hold. If the request can't use it, releases it first.
+fn take_warm(hold: Arc<Hold>, name: LockName, options: &Options, now: BootInstant) -> Begun {
+    if hold.take_warm(options, now) {
+        hold.shared.metrics.count_hand_over(Duration::ZERO);
+        return Begun::Done(Some(hold));
+    }
+    let turn = Turn::taken_from(&hold, name);
+    Begun::Waiting(AcquireState::Releasing(turn, Releasing::begin(hold, now)))
 }
 
 // Without `inline`, an uncontended acquire has 40 more instructions.
@@ -257,9 +270,9 @@ async fn go_on(
 ) -> Acquired {
     let (shared, name) = match &state {
         AcquireState::Queued(shared, name, _) => (Arc::clone(shared), name.clone()),
-        AcquireState::Unasked(turn) | AcquireState::Asked(turn, _) => {
-            (Arc::clone(turn.shared()), turn.name().clone())
-        }
+        AcquireState::Releasing(turn, _)
+        | AcquireState::Unasked(turn)
+        | AcquireState::Asked(turn, _) => (Arc::clone(turn.shared()), turn.name().clone()),
     };
     let _waiting = shared.count_waiting();
     // Pin the future here: each move would add a copy to this future's size.
@@ -280,6 +293,13 @@ async fn waiting(
     let (mut turn, answer) = match state {
         AcquireState::Asked(turn, answer) => (turn, Some(answer)),
         AcquireState::Unasked(turn) => (turn, None),
+        AcquireState::Releasing(turn, releasing) => {
+            // An unanswered release continues in the background.
+            let clock = turn.shared().clock.clone();
+            let _ = until(&clock, limit.instant(), pin!(releasing.send())).await;
+            sent = clock.now();
+            (turn, None)
+        }
         AcquireState::Queued(shared, name, receiver) => {
             match in_queue(&shared, &name, receiver, limit, options.ttl, begun).await? {
                 Passed::Turn(mut turn) => {

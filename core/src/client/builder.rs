@@ -14,6 +14,7 @@ use crate::{
 use super::Shared;
 use super::in_runtime::InRuntime;
 use super::locks::Locks;
+use super::options::check_keep_warm;
 use super::state::Settings;
 
 impl Locks {
@@ -40,6 +41,7 @@ impl Locks {
                 jitter: Jitter::default(),
                 sweep: None,
                 local_turns: Builder::LOCAL_TURNS,
+                keep_warm: None,
             },
             backend,
             label: None,
@@ -61,7 +63,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    const LOCAL_TURNS: u32 = 64;
+    const LOCAL_TURNS: u32 = 256;
 
     /// Sets the default TTL. If not set, it is 30 s, or the nearest supported TTL.
     pub fn ttl(mut self, ttl: Duration) -> Self {
@@ -96,7 +98,7 @@ impl Builder {
     }
 
     /// Sets how many requests of this client may hold a lock in turn before the client releases it
-    /// on the server. 1 disables the hand-over within the client. The default is 64.
+    /// on the server. 1 disables the hand-over within the client. The default is 256.
     ///
     /// A released hold passes to the client's next request for the name without a request to the
     /// server, with a larger fence. Other clients get their turn after at most one TTL, or 16 turns
@@ -108,7 +110,13 @@ impl Builder {
     ///   about the hold.
     /// - The backend must reserve [several fences](crate::Claim::fences).
     pub fn local_turns(mut self, turns: u32) -> Self {
-        self.settings.local_turns = turns;
+        self.settings.local_turns = turns.max(1);
+        self
+    }
+
+    /// Makes [`Request::keep_warm`](crate::Request::keep_warm) the default.
+    pub fn keep_warm(mut self, time: Duration) -> Self {
+        self.settings.keep_warm = Some(time);
         self
     }
 
@@ -193,6 +201,9 @@ fn check(settings: &Settings, label: Option<&str>, profile: &Profile) -> Result<
     }
     if drift_floor > Duration::from_secs(60) {
         return Err(Error::invalid_input("a drift floor above 60 s leaves nothing of most TTLs"));
+    }
+    if let Some(time) = settings.keep_warm {
+        check_keep_warm(time, profile)?;
     }
     settings.rules.check(settings.ttl)
 }

@@ -98,6 +98,7 @@ impl Shared {
         let queued = self.table().turns.take_queued();
         // Each drop wakes a queued request, which then fails.
         queued.into_iter().for_each(|queued| ignore_panic(|| drop(queued)));
+        self.end_all_warm();
         ignore_panic(|| self.closing.notify_waiters());
         // An error means that the client's runtime has ended, and with it all releases.
         let _ = self.inside(self.requests_and_releases_end()).await;

@@ -1,9 +1,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{BootInstant, Error, Identity, Mode, Owner, RenewalMode, Result};
+use crate::{BootInstant, Error, Identity, Mode, Owner, Profile, RenewalMode, Result};
 
 use super::Shared;
+
+/// Checks that a hold can be kept warm for `time`.
+pub(super) fn check_keep_warm(time: Duration, profile: &Profile) -> Result<()> {
+    if !profile.recalls {
+        return Err(Error::unsupported("keeping a lock warm", profile));
+    }
+    if time.is_zero() {
+        return Err(Error::invalid_input("a lock can't be kept warm for no time"));
+    }
+    Ok(())
+}
 
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
@@ -13,6 +24,7 @@ pub(crate) struct Options {
     pub(crate) owner: Option<Owner>,
     pub(crate) identity: Option<Arc<Identity>>,
     pub(crate) max_hold: Option<Duration>,
+    pub(crate) keep_warm: Option<Duration>,
     pub(super) wait: Option<Duration>,
     pub(super) retry: Option<(u32, Duration)>,
 }
@@ -26,6 +38,7 @@ impl Options {
             owner: None,
             identity: None,
             max_hold: None,
+            keep_warm: shared.settings.keep_warm,
             wait: shared.settings.wait,
             retry: None,
         }
@@ -51,6 +64,9 @@ impl Options {
         if self.ttl != shared.settings.ttl {
             profile.check_ttl("a TTL", self.ttl)?;
             shared.settings.rules.check(self.ttl)?;
+        }
+        if let Some(time) = self.keep_warm {
+            check_keep_warm(time, profile)?;
         }
         if self.retry.is_some_and(|(tries, _)| tries == 0) {
             return Err(Error::invalid_input("retry needs at least 1 try"));

@@ -35,8 +35,9 @@ impl Pending {
             token,
             identity: Arc::clone(options.identity.as_ref().unwrap_or(&shared.identity)),
             ttl: options.ttl,
-            fences,
+            fences: if options.needs_recall() { shared.settings.local_turns } else { fences },
             renewal_mode: options.renewal_mode,
+            recall: options.needs_recall(),
         };
         Self { claim, release_mode: ReleaseMode::Plain, on_server: false, last_sent: now }
     }

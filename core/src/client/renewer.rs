@@ -90,6 +90,9 @@ fn attend(shared: &Arc<Shared>, now: BootInstant, due: &mut Vec<Arc<Hold>>) {
     let mut look_again = Vec::with_capacity(due.len());
     for hold in due.drain(..) {
         let due = hold.due(now);
+        if due.is_warm_over && Shared::end_warm(&hold, now) {
+            continue;
+        }
         if due.over {
             // After the deadline, the holder has stopped, so the lost hold is released.
             shared.table().holds.remove(&hold);

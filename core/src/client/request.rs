@@ -59,6 +59,25 @@ impl<H: Held> Request<H> {
         self
     }
 
+    /// Keeps the lock for up to `time` after its release, at most for one TTL after its grant. This
+    /// client's next request then gets it without a request to the server, with a larger fence. If
+    /// another client requests the lock, even by a single try, the client releases it.
+    ///
+    /// - [`release`](Held::release) returns although the lock isn't free for other clients yet. A
+    ///   single try of another client fails then, and only its next one succeeds.
+    /// - While this process is stopped or cut off, other clients wait for the lock as if it were
+    ///   held: at most one TTL.
+    /// - Exclusive requests that are renewed and have no owner or `max_hold` use it. Other requests
+    ///   ignore it.
+    ///
+    /// # Errors
+    /// The request fails with [`Unsupported`](crate::ErrorKind::Unsupported) without `recalls` in
+    /// the profile.
+    pub fn keep_warm(mut self, time: Duration) -> Self {
+        self.options.keep_warm = Some(time);
+        self
+    }
+
     /// Limits how long [`acquire`](Request::acquire) waits.
     ///
     /// With zero, the client tries once and waits for the answer.

@@ -18,8 +18,12 @@ async fn chain(locks: &Locks, waiting: usize) -> (Guard, Vec<Waiting>) {
     // The first request has no other behind it, so its hold can't be handed over.
     let first = locks.mutex("x").acquire().await.unwrap();
     let second = polled(locks.mutex("x").acquire());
-    let queued = (0..waiting).map(|_| -> Waiting { polled(locks.mutex("x").acquire()) });
-    let queued = queued.collect();
+    let mut queued: Vec<Waiting> = Vec::new();
+    for _ in 0..waiting {
+        // Without a pause, tokio would let no more than 128 requests go on.
+        tokio::task::yield_now().await;
+        queued.push(polled(locks.mutex("x").acquire()));
+    }
     first.release().await.unwrap();
     (second.await.unwrap(), queued)
 }
@@ -80,8 +84,8 @@ async fn a_hold_without_others_behind_it_reserves_one_fence() {
 #[tokio::test(start_paused = true)]
 async fn the_number_of_turns_is_limited() {
     let (locks, ..) = client();
-    let (guard, waiting) = chain(&locks, 100).await;
-    assert_eq!(turns(guard, waiting).await, 64);
+    let (guard, waiting) = chain(&locks, 300).await;
+    assert_eq!(turns(guard, waiting).await, 256);
 }
 
 #[tokio::test(start_paused = true)]
@@ -113,8 +117,8 @@ async fn a_name_that_was_recently_busy_has_a_shorter_chain() {
     let (guard, waiting) = chain(&locks, 100).await;
     assert_eq!(turns(guard, waiting).await, 16);
     clock.sleep(TTL * 2).await;
-    let (guard, waiting) = chain(&locks, 100).await;
-    assert_eq!(turns(guard, waiting).await, 64);
+    let (guard, waiting) = chain(&locks, 300).await;
+    assert_eq!(turns(guard, waiting).await, 256);
 }
 
 #[tokio::test(start_paused = true)]

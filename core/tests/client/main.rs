@@ -17,3 +17,4 @@ mod sweeping;
 mod threads;
 mod tickets;
 mod validity;
+mod warm;

@@ -61,9 +61,13 @@ impl Shared {
                     hold.renew_again_at(now);
                     hold.put_at_risk();
                 }
-                HoldEvent::Recalled => hold.note_contention(),
+                HoldEvent::Recalled => {
+                    hold.note_contention();
+                    Self::end_warm(hold, now);
+                }
                 HoldEvent::Lost(reason) => {
                     hold.lose(reason);
+                    Self::end_warm(hold, now);
                 }
             }
         }

@@ -4,7 +4,7 @@
 //! knows only the hold: all turns have its token and its deadline.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use crate::backend_util::lock;
 use crate::client::Options;
@@ -26,11 +26,23 @@ pub(super) struct HandOver {
     /// The number of the present turn, from 0.
     turn: AtomicU32,
     is_contended: AtomicBool,
+    /// In nanoseconds: how long the hold is kept warm, or 0.
+    pub(super) keep_warm: AtomicU64,
+    /// Until when the hold is kept warm, or 0 if a guard has it.
+    pub(super) warm_until: AtomicU64,
+    pub(super) is_check_scheduled: AtomicBool,
 }
 
 impl HandOver {
     pub(super) fn new(fences: u32, is_contended: bool) -> Self {
-        Self { fences, turn: AtomicU32::new(0), is_contended: AtomicBool::new(is_contended) }
+        Self {
+            fences,
+            turn: AtomicU32::new(0),
+            is_contended: AtomicBool::new(is_contended),
+            keep_warm: AtomicU64::new(0),
+            warm_until: AtomicU64::new(0),
+            is_check_scheduled: AtomicBool::new(false),
+        }
     }
 }
 
@@ -45,19 +57,28 @@ impl Hold {
     }
 
     pub(crate) fn note_contention(&self) {
-        self.hand_over.is_contended.store(true, Ordering::Relaxed);
+        self.hand_over.is_contended.store(true, Ordering::SeqCst);
     }
 
-    /// Returns whether the hold may get another turn. Each turn needs a fence of its own, and more
-    /// than half of the TTL. After one TTL, the hold is released for other clients.
+    pub(super) fn is_contended(&self) -> bool {
+        self.hand_over.is_contended.load(Ordering::SeqCst)
+    }
+
+    /// Returns whether the hold may get another turn, which needs a fence of its own.
+    pub(super) fn may_be_handed_over(&self, now: BootInstant) -> bool {
+        let next = self.turn_number() + 1;
+        next < self.hand_over.fences
+            && (next < TURNS_IF_CONTENDED || !self.is_contended())
+            && self.may_continue(now)
+    }
+
+    /// Returns whether a request may get the hold: more than half of the TTL must remain. After one
+    /// TTL, the hold is released for other clients.
     ///
     /// A claim that reserved fences may have passed to a request with an owner or a `max_hold`,
     /// whose hold must end with it.
-    fn may_be_handed_over(&self, now: BootInstant) -> bool {
-        let next = self.turn_number() + 1;
-        next < self.hand_over.fences
-            && (next < TURNS_IF_CONTENDED || !self.hand_over.is_contended.load(Ordering::Relaxed))
-            && self.owner.is_none()
+    pub(super) fn may_continue(&self, now: BootInstant) -> bool {
+        self.owner.is_none()
             && self.keep_until == BootInstant::FAR_FUTURE
             && now < self.granted_at + self.claim.ttl
             && self.deadline().saturating_since(now) > self.claim.ttl / 2
@@ -71,7 +92,7 @@ impl Hold {
     }
 
     /// Begins the next turn, which ends the present one. Returns false if the hold was lost.
-    fn begin_turn(&self, now: BootInstant) -> bool {
+    pub(super) fn begin_turn(&self, now: BootInstant) -> bool {
         let _changes = lock(&self.term_changes);
         let may_begin = self.looks_live(now);
         if may_begin {
@@ -84,7 +105,7 @@ impl Hold {
 
 impl Options {
     /// Returns whether a hold may be handed over from or to this exclusive request.
-    fn may_hand_over(&self) -> bool {
+    pub(super) fn may_hand_over(&self) -> bool {
         self.renewal_mode == RenewalMode::Auto
             && self.owner.is_none()
             && self.max_hold.is_none()
@@ -124,16 +145,19 @@ impl Turns {
 }
 
 impl Shared {
-    /// Ends the turn of the hold's guard, and hands the hold over to the next local request.
-    /// Returns false if the hold must be released instead.
+    /// Ends the turn of the hold's guard, and hands the hold over to the next local request, or
+    /// keeps it warm. Returns false if the hold must be released.
     pub(crate) fn hand_over(hold: &Arc<Hold>, now: BootInstant) -> bool {
         while hold.may_be_handed_over(now) {
             let shared = &hold.shared;
-            let Some(next) = shared.table().turns.next_holder(&hold.claim) else { return false };
+            let Some(next) = shared.table().turns.next_holder(&hold.claim) else {
+                return Self::try_keep_warm(hold, now);
+            };
             if !hold.begin_turn(now) {
                 shared.table().turns.put_back(&hold.claim, next);
                 return false;
             }
+            hold.set_keep_warm(next.wanted.keep_warm);
             let share = Entered::handed_over(hold);
             match send(next.sender, Passed::HandedOver(share)) {
                 Ok(()) => return true,

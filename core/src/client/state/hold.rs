@@ -55,7 +55,14 @@ pub(crate) struct Due {
     pub(crate) renew: bool,
     /// True once the deadline of a lost hold has passed.
     pub(crate) over: bool,
+    pub(crate) is_warm_over: bool,
     pub(crate) next: BootInstant,
+}
+
+impl Due {
+    fn look_at(next: BootInstant) -> Self {
+        Self { renew: false, over: false, is_warm_over: false, next }
+    }
 }
 
 pub(crate) struct Grant {
@@ -104,6 +111,7 @@ impl Hold {
             renewal_failed: AtomicBool::new(false),
         };
         hold.set_term(grant.term);
+        hold.set_keep_warm(options.keep_warm);
         hold
     }
 
@@ -205,11 +213,14 @@ impl Hold {
             })
             .is_ok();
         if lost {
-            self.shared.metrics.lost.add(1);
             self.shared.metrics.hold_nanos.add(self.held_nanos(self.clock().now()));
-            ignore_panic(
-                || tracing::warn!(name = %self.claim.name, fence = %self.fence(), %reason, "lock lost"),
-            );
+            // The loss of a warm hold concerns no guard.
+            if self.warm_until().is_none() {
+                self.shared.metrics.lost.add(1);
+                ignore_panic(
+                    || tracing::warn!(name = %self.claim.name, fence = %self.fence(), %reason, "lock lost"),
+                );
+            }
             self.notify_changed();
         }
         lost
@@ -304,18 +315,27 @@ impl Hold {
         if renews { self.renew_slack() } else { Duration::ZERO }
     }
 
+    /// Returns what is due, including the end of a warm hold at its time or after a loss.
     pub(crate) fn due(&self, now: BootInstant) -> Due {
+        let warm_until = self.warm_check();
+        let due = self.due_of_guard(now);
+        let Some(warm_until) = warm_until else { return due };
+        let is_warm_over = now >= warm_until || !self.state_at(now).is_live();
+        Due { is_warm_over, next: due.next.min(warm_until), ..due }
+    }
+
+    fn due_of_guard(&self, now: BootInstant) -> Due {
         let state = self.state_at(now);
         if state == HoldState::Released {
-            return Due { renew: false, over: false, next: BootInstant::FAR_FUTURE };
+            return Due::look_at(BootInstant::FAR_FUTURE);
         }
         if !state.is_live() {
             let deadline = self.deadline();
-            return Due { renew: false, over: now >= deadline, next: deadline };
+            return Due { over: now >= deadline, ..Due::look_at(deadline) };
         }
         let lost_at = self.lost_at();
         if self.claim.renewal_mode == RenewalMode::Off {
-            return Due { renew: false, over: false, next: lost_at };
+            return Due::look_at(lost_at);
         }
         let at_risk_at = BootInstant::from_nanos(self.at_risk_at.load(Ordering::Acquire));
         if now >= at_risk_at {
@@ -325,20 +345,22 @@ impl Hold {
         let next = if is_reported { lost_at } else { at_risk_at.min(lost_at) };
         let renew_at = BootInstant::from_nanos(self.renew_at.load(Ordering::Acquire));
         if self.renewing.load(Ordering::Acquire) {
-            return Due { renew: false, over: false, next };
+            return Due::look_at(next);
         }
         if now + self.renew_slack() >= renew_at {
             self.renewing.store(true, Ordering::Release);
-            return Due { renew: true, over: false, next };
+            return Due { renew: true, ..Due::look_at(next) };
         }
-        Due { renew: false, over: false, next: next.min(renew_at) }
+        Due::look_at(next.min(renew_at))
     }
 
+    /// Returns when the renewal task must check the hold next, if no renewal is unanswered.
     pub(crate) fn first_due(&self) -> BootInstant {
+        let ends = self.warm_until().map_or(self.lost_at(), |until| until.min(self.lost_at()));
         match self.claim.renewal_mode {
-            RenewalMode::Off => self.lost_at(),
+            RenewalMode::Off => ends,
             RenewalMode::Auto => {
-                self.lost_at().min(BootInstant::from_nanos(self.renew_at.load(Ordering::Acquire)))
+                ends.min(BootInstant::from_nanos(self.renew_at.load(Ordering::Acquire)))
             }
         }
     }

@@ -66,6 +66,8 @@ pub(crate) enum Entry {
     /// The mode allows concurrent holders, so the request needs no turn.
     NoTurn,
     Entered(Entered),
+    /// The request either takes this hold, or releases it and takes its turn.
+    Warm(Arc<Hold>),
     Queued(oneshot::Receiver<Passed>),
     Busy,
 }
@@ -77,6 +79,15 @@ impl Turn {
 
     pub(crate) fn placeholder(shared: Arc<Shared>, name: LockName) -> Self {
         Self { shared: Some(shared), taken: false, fences: 1, name: Some(name), pending: None }
+    }
+
+    /// Takes the turn of a hold that is about to be released.
+    pub(crate) fn taken_from(hold: &Hold, name: LockName) -> Self {
+        {
+            let _table = hold.shared.table();
+            hold.take_turn();
+        }
+        Self::taken(Arc::clone(&hold.shared), name)
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
@@ -179,11 +190,15 @@ impl Turns {
         }
         let taken = match self.taken.entry_ref(name) {
             Place::Vacant(place) => {
-                place.insert(Taken { reentry: wanted.reentry(), queue: None });
+                place.insert(Taken { reentry: wanted.reentry(), queue: None, warm: None });
                 return Ok(Entry::Turn);
             }
             Place::Occupied(place) => place.into_mut(),
         };
+        if let Some(hold) = taken.warm.take() {
+            taken.reentry = wanted.reentry();
+            return Ok(Entry::Warm(hold));
+        }
         if let Some(hold) = taken.enter_again(wanted, now)? {
             return Ok(Entry::Entered(hold));
         }
@@ -457,6 +472,7 @@ mod tests {
             owner: None,
             identity: None,
             max_hold: None,
+            keep_warm: None,
             wait: None,
             retry: None,
         };

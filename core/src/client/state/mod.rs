@@ -33,6 +33,7 @@ pub(super) mod releasing;
 mod shared;
 mod shared_holders;
 mod table;
+mod warm;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
@@ -44,6 +45,7 @@ pub(crate) struct Settings {
     pub(crate) jitter: Jitter,
     pub(crate) sweep: Option<Duration>,
     pub(crate) local_turns: u32,
+    pub(crate) keep_warm: Option<Duration>,
 }
 
 pub(crate) struct Shared {
@@ -133,6 +135,8 @@ struct Taken {
     reentry: Option<Box<Reentry>>,
     #[expect(clippy::box_collection, reason = "mostly absent, and there may be 100,000 of them")]
     queue: Option<Box<VecDeque<Queued>>>,
+    /// A hold without a guard. No request has the turn then.
+    warm: Option<Arc<Hold>>,
 }
 
 struct Reentry {

@@ -1,0 +1,132 @@
+//! Keeps a released hold for the client's next request, until another client requests the name.
+//!
+//! A warm hold has no guard, but the client renews it, and its name stays taken in the local queue.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crate::BootInstant;
+use crate::client::Options;
+use crate::clock::nanos;
+
+use super::releasing::Releasing;
+use super::{Hold, Shared, Turns};
+
+impl Options {
+    /// Returns whether the server must send a recall for this request's hold.
+    pub(crate) fn needs_recall(&self) -> bool {
+        self.keep_warm.is_some() && self.may_hand_over()
+    }
+}
+
+impl Hold {
+    fn keep_warm(&self) -> Option<Duration> {
+        let nanos = self.hand_over.keep_warm.load(Ordering::Relaxed);
+        (nanos > 0 && self.claim.recall).then(|| Duration::from_nanos(nanos))
+    }
+
+    pub(super) fn set_keep_warm(&self, time: Option<Duration>) {
+        self.hand_over.keep_warm.store(time.map_or(0, nanos), Ordering::Relaxed);
+    }
+
+    pub(super) fn warm_until(&self) -> Option<BootInstant> {
+        let until = self.hand_over.warm_until.load(Ordering::SeqCst);
+        (until > 0).then(|| BootInstant::from_nanos(until))
+    }
+
+    fn set_warm_until(&self, until: Option<BootInstant>) {
+        let nanos = until.map_or(0, BootInstant::as_nanos);
+        self.hand_over.warm_until.store(nanos, Ordering::SeqCst);
+    }
+
+    /// Returns when the renewal task must end the warm hold. Until this is called again, the hold
+    /// needs no other check for this.
+    pub(super) fn warm_check(&self) -> Option<BootInstant> {
+        // Cleared before `warm_until` is read: either this call returns it, or `try_keep_warm`
+        // finds the flag cleared, and schedules a check.
+        self.hand_over.is_check_scheduled.store(false, Ordering::SeqCst);
+        let until = self.warm_until();
+        if until.is_some() {
+            self.hand_over.is_check_scheduled.store(true, Ordering::SeqCst);
+        }
+        until
+    }
+
+    /// Returns whether a request may take the warm hold, which it has removed from the local queue.
+    pub(crate) fn take_warm(&self, wanted: &Options, now: BootInstant) -> bool {
+        let may_take = wanted.may_hand_over()
+            && wanted.takes_over(&self.claim)
+            && self.may_continue(now)
+            && !self.is_contended();
+        if may_take {
+            self.set_keep_warm(wanted.keep_warm);
+        }
+        self.set_warm_until(None);
+        may_take
+    }
+}
+
+impl Turns {
+    /// Returns false if a local or a foreign request waits, or if the client can't keep the hold.
+    /// Whoever ends warm holds sets one of these flags before it locks the table.
+    fn keep_warm(&mut self, hold: &Arc<Hold>) -> bool {
+        let shared = &hold.shared;
+        let can_keep = !hold.is_contended()
+            && !shared.is_closed()
+            && !shared.renewer_ended.load(Ordering::SeqCst);
+        match self.taken.get_mut(&hold.claim.name) {
+            Some(taken) if can_keep && taken.queue.is_none() => {
+                taken.warm = Some(Arc::clone(hold));
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn take_warm(&mut self, hold: &Hold) -> Option<Arc<Hold>> {
+        let taken = self.taken.get_mut(&hold.claim.name)?;
+        taken.warm.take_if(|warm| std::ptr::eq(&**warm, hold))
+    }
+
+    fn take_all_warm(&mut self) -> Vec<Arc<Hold>> {
+        self.taken.values_mut().filter_map(|taken| taken.warm.take()).collect()
+    }
+}
+
+impl Shared {
+    /// Keeps a hold warm whose guard is released, if its request asked for this. Returns false if
+    /// the hold must be released.
+    pub(super) fn try_keep_warm(hold: &Arc<Hold>, now: BootInstant) -> bool {
+        let Some(time) = hold.keep_warm() else { return false };
+        // The next turn begins now, so the guard's signals report the release.
+        if !hold.may_be_handed_over(now) || !hold.begin_turn(now) {
+            return false;
+        }
+        let until = (now + time).min(hold.granted_at + hold.claim.ttl);
+        hold.set_warm_until(Some(until));
+        let is_kept = hold.shared.table().turns.keep_warm(hold);
+        if !is_kept {
+            hold.set_warm_until(None);
+        } else if !hold.hand_over.is_check_scheduled.swap(true, Ordering::SeqCst) {
+            if hold.shared.table().holds.reschedule([(hold, hold.first_due())]) {
+                hold.shared.renewer.notify_one();
+            }
+        }
+        is_kept
+    }
+
+    /// Returns false if the hold isn't warm: a guard has it, or it was released.
+    pub(crate) fn end_warm(hold: &Hold, now: BootInstant) -> bool {
+        let warm = hold.shared.table().turns.take_warm(hold);
+        let was_warm = warm.is_some();
+        warm.into_iter().for_each(|hold| drop(Releasing::begin(hold, now)));
+        was_warm
+    }
+
+    pub(crate) fn end_all_warm(&self) {
+        let warm = self.table().turns.take_all_warm();
+        let now = self.clock.now();
+        warm.into_iter().for_each(|hold| drop(Releasing::begin(hold, now)));
+    }
+}

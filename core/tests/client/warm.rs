@@ -1,0 +1,291 @@
+use std::time::Duration;
+
+use lockwright_core::{
+    BreakMode, BreakTarget, ErrorKind, Event, Guard, HoldState, Locks, Owner, Reason, Request,
+};
+use lockwright_memory::Memory;
+
+use crate::support::{
+    Fate, Faulty, Op, TTL, client, fails, millis, poll_once, polled, settle_down, troubled,
+    troubled_with,
+};
+
+const KEPT: Duration = Duration::from_secs(2);
+
+fn warm(locks: &Locks) -> Request<Guard> {
+    locks.mutex("x").keep_warm(KEPT)
+}
+
+fn requests(faulty: &Faulty) -> usize {
+    faulty.calls(Op::Acquire).len() + faulty.calls(Op::Release).len()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_next_request_gets_the_hold_without_the_server() {
+    let (locks, faulty, other, memory, _) = troubled();
+    let first = warm(&locks).acquire().await.unwrap();
+    let (token, fence, before) = (first.token(), first.fence(), requests(&faulty));
+    first.release().await.unwrap();
+    let second = warm(&locks).try_acquire().await.unwrap().unwrap();
+    assert_eq!(second.token(), token);
+    assert!(second.fence() > fence);
+    second.check().unwrap();
+    assert_eq!(requests(&faulty), before);
+    drop(second);
+    // A request without this setting takes the hold, and releases it.
+    let third = locks.mutex("x").acquire().await.unwrap();
+    assert_eq!(third.token(), token);
+    let fence = third.fence();
+    third.release().await.unwrap();
+    assert!(memory.is_empty());
+    let metrics = locks.metrics();
+    assert_eq!((metrics.acquired, metrics.handed_over, metrics.released), (3, 2, 3));
+    assert!(other.mutex("x").acquire().await.unwrap().fence() > fence);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_hold_is_released_at_its_time() {
+    let (locks, memory, clock) = client();
+    for _ in 0..3 {
+        warm(&locks).acquire().await.unwrap().release().await.unwrap();
+        clock.sleep(KEPT - millis(10)).await;
+        assert!(!memory.is_empty());
+    }
+    clock.sleep(millis(20)).await;
+    assert!(memory.is_empty());
+    assert_eq!(locks.metrics().handed_over, 2);
+    assert_eq!(locks.metrics().held, 0);
+}
+
+/// A hold that is in use when its check is due must get another check.
+#[tokio::test(start_paused = true)]
+async fn a_hold_that_is_taken_and_released_again_is_released_at_its_time() {
+    let (locks, memory, clock) = client();
+    warm(&locks).acquire().await.unwrap().release().await.unwrap();
+    let again = warm(&locks).acquire().await.unwrap();
+    clock.sleep(KEPT + millis(10)).await;
+    again.release().await.unwrap();
+    clock.sleep(KEPT - millis(10)).await;
+    assert!(!memory.is_empty());
+    clock.sleep(millis(20)).await;
+    assert!(memory.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_is_warm_for_at_most_one_ttl() {
+    let (locks, memory, clock) = client();
+    let guard = locks.mutex("x").keep_warm(TTL * 3).acquire().await.unwrap();
+    clock.sleep(TTL / 2).await;
+    guard.release().await.unwrap();
+    clock.sleep(TTL / 2 - millis(10)).await;
+    assert!(!memory.is_empty());
+    clock.sleep(millis(20)).await;
+    assert!(memory.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_client_gets_a_warm_lock() {
+    let (locks, _, other, memory, clock) = troubled();
+    warm(&locks).acquire().await.unwrap().release().await.unwrap();
+    let before = clock.now();
+    let guard = other.mutex("x").acquire().await.unwrap();
+    assert_eq!(clock.now(), before);
+    guard.release().await.unwrap();
+    warm(&locks).acquire().await.unwrap().release().await.unwrap();
+    settle_down().await;
+    assert!(other.mutex("x").try_acquire().await.unwrap().is_none());
+    settle_down().await;
+    let guard = other.mutex("x").try_acquire().await.unwrap().unwrap();
+    guard.release().await.unwrap();
+    assert!(memory.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_recalled_hold_is_not_kept_warm() {
+    let (locks, _, other, memory, _) = troubled();
+    let guard = warm(&locks).acquire().await.unwrap();
+    assert!(other.mutex("x").try_acquire().await.unwrap().is_none());
+    settle_down().await;
+    guard.release().await.unwrap();
+    assert!(memory.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_release_of_a_warm_hold_is_reported() {
+    let (locks, _, _) = client();
+    let guard = warm(&locks).acquire().await.unwrap();
+    let signal = guard.signal();
+    guard.release().await.unwrap();
+    assert_eq!(signal.state(), HoldState::Released);
+    let _again = warm(&locks).acquire().await.unwrap();
+    assert_eq!(signal.state(), HoldState::Released);
+}
+
+/// Returns whether the next request gets the warm hold, after `meanwhile`.
+async fn is_kept(meanwhile: impl AsyncFn(&Faulty, &Guard)) -> bool {
+    let (locks, faulty, ..) = troubled();
+    let guard = warm(&locks).acquire().await.unwrap();
+    meanwhile(&faulty, &guard).await;
+    let (token, fence) = (guard.token(), guard.fence());
+    let _ = guard.release().await;
+    let next = warm(&locks).acquire().await.unwrap();
+    assert!(next.fence() > fence);
+    next.token() == token
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_or_unsure_hold_is_not_kept() {
+    assert!(is_kept(async |_, _| ()).await);
+    let lost = async |faulty: &Faulty, guard: &Guard| {
+        faulty.send_event(&Event::Lost(guard.token(), Reason::SessionEnded));
+    };
+    assert!(!is_kept(lost).await);
+    let unsure = async |faulty: &Faulty, guard: &Guard| {
+        faulty.next(Op::Renew, [Fate::LoseAnswer]);
+        fails(guard.renew(), ErrorKind::Indeterminate).await;
+    };
+    assert!(!is_kept(unsure).await);
+}
+
+/// Fails if a request takes a warm hold without looking at it.
+#[tokio::test(start_paused = true)]
+async fn a_warm_hold_that_ended_is_not_taken() {
+    for how in [BreakMode::Now, BreakMode::RunOut] {
+        let (locks, _, other, _, _) = troubled();
+        let guard = warm(&locks).acquire().await.unwrap();
+        let (token, fence) = (guard.token(), guard.fence());
+        guard.release().await.unwrap();
+        other.break_lock("x", BreakTarget::Token(token), how, "a test").await.unwrap();
+        let next = warm(&locks).acquire().await.unwrap();
+        assert_ne!(next.token(), token);
+        assert!(next.fence().get() >= fence.get() + 256, "the block of {fence} was passed");
+        assert_eq!(locks.metrics().lost, 0, "no guard had the hold");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_warm_hold_without_renewals_is_not_taken_after_half_of_its_ttl() {
+    let (locks, faulty, _, memory, clock) = troubled();
+    let guard = locks.mutex("x").keep_warm(TTL).acquire().await.unwrap();
+    let token = guard.token();
+    guard.release().await.unwrap();
+    faulty.always(Op::Renew, Fate::Hang);
+    clock.sleep(TTL * 492 / 1000).await;
+    let next = warm(&locks).acquire().await.unwrap();
+    assert_ne!(next.token(), token);
+    next.release().await.unwrap();
+    clock.sleep(TTL).await;
+    assert!(memory.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn warm_hold_is_released_before_a_request_that_cannot_use_it() {
+    let different: [fn(&Locks) -> Request<Guard>; 4] = [
+        |locks| locks.mutex("x").ttl(TTL / 2),
+        |locks| locks.mutex("x").fixed(),
+        |locks| locks.mutex("x").max_hold(TTL),
+        |locks| locks.mutex("x").reentrant(&Owner::new()),
+    ];
+    for request in different {
+        let (locks, faulty, _, memory, _) = troubled();
+        let guard = warm(&locks).acquire().await.unwrap();
+        let token = guard.token();
+        guard.release().await.unwrap();
+        let next = request(&locks).try_acquire().await.unwrap().unwrap();
+        assert_ne!(next.token(), token);
+        assert_eq!(faulty.calls(Op::Acquire).len(), 2, "it was free");
+        next.release().await.unwrap();
+        assert!(memory.is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_request_leaves_no_warm_hold() {
+    let (locks, faulty, _, memory, clock) = troubled();
+    faulty.yields(true);
+    warm(&locks).acquire().await.unwrap().release().await.unwrap();
+    let mut fixed = polled(locks.mutex("x").fixed().acquire());
+    assert!(poll_once(&mut fixed).is_none());
+    let next = polled(locks.mutex("x").acquire());
+    drop(fixed);
+    next.await.unwrap().release().await.unwrap();
+    clock.sleep(millis(1)).await;
+    assert!(memory.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiting_request_comes_before_keeping_warm() {
+    let (locks, memory, _) = client();
+    let guard = warm(&locks).acquire().await.unwrap();
+    let token = guard.token();
+    let next = polled(locks.mutex("x").acquire());
+    let limited = polled(locks.mutex("x").max_hold(TTL).acquire());
+    guard.release().await.unwrap();
+    let next = next.await.unwrap();
+    assert_eq!(next.token(), token);
+    next.release().await.unwrap();
+    limited.await.unwrap().release().await.unwrap();
+    assert!(memory.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_the_fences_ends_the_hold() {
+    let memory = Memory::new();
+    let locks = Locks::builder(memory).local_turns(3).build().unwrap();
+    let mut tokens = Vec::new();
+    for _ in 0..6 {
+        let guard = warm(&locks).acquire().await.unwrap();
+        tokens.push(guard.token());
+        guard.release().await.unwrap();
+    }
+    assert_eq!(tokens[0], tokens[2]);
+    assert_ne!(tokens[2], tokens[3]);
+    assert_eq!(tokens[3], tokens[5]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn close_releases_warm_holds() {
+    let (locks, memory, _) = client();
+    let used = warm(&locks).acquire().await.unwrap();
+    locks.mutex("y").keep_warm(KEPT).acquire().await.unwrap().release().await.unwrap();
+    locks.close().await;
+    assert_eq!(memory.len(), 1);
+    used.release().await.unwrap();
+    assert!(memory.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_client_releases_its_warm_holds() {
+    let (locks, memory, clock) = client();
+    warm(&locks).acquire().await.unwrap().release().await.unwrap();
+    drop(locks);
+    clock.sleep(KEPT + millis(10)).await;
+    assert!(memory.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_client_may_keep_all_locks_warm() {
+    let memory = Memory::new();
+    let locks = Locks::builder(memory.clone()).keep_warm(KEPT).build().unwrap();
+    let guard = locks.mutex("x").acquire().await.unwrap();
+    let token = guard.token();
+    drop(guard);
+    assert_eq!(locks.mutex("x").acquire().await.unwrap().token(), token);
+    for request in [locks.mutex("y").fixed(), locks.mutex("y").max_hold(TTL)] {
+        request.acquire().await.unwrap().release().await.unwrap();
+        assert_eq!(memory.len(), 1, "only x is warm");
+    }
+    locks.read("y").acquire().await.unwrap().release().await.unwrap();
+    assert_eq!(memory.len(), 1, "only x is warm");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_backend_without_recalls_refuses() {
+    let (locks, faulty, ..) = troubled_with(|profile| profile.recalls = false);
+    fails(warm(&locks).acquire(), ErrorKind::Unsupported).await;
+    let error = Locks::builder(faulty).keep_warm(KEPT).build().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidConfig);
+    let (locks, ..) = client();
+    let zero = locks.mutex("x").keep_warm(Duration::ZERO);
+    fails(zero.acquire(), ErrorKind::InvalidInput).await;
+}

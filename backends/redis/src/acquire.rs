@@ -14,10 +14,13 @@ use crate::keys::Keys;
 pub(crate) enum Outcome {
     Granted(Granted),
     Again(Granted),
-    Busy(Busy),
+    Busy(Busy, Recall),
     /// The claim isn't granted, but queued at this server time in µs.
-    Queued(Busy, u64),
+    Queued(Busy, Recall, u64),
 }
+
+/// Whether the client must send a recall to the holder.
+pub(crate) type Recall = bool;
 
 pub(crate) fn outcome(answer: Value, keys: &Keys, mode: Mode) -> Result<Outcome> {
     if let Value::BulkString(text) = &answer
@@ -35,9 +38,9 @@ pub(crate) fn outcome(answer: Value, keys: &Keys, mode: Mode) -> Result<Outcome>
         "again" => Ok(Outcome::Again(granted(&reply)?)),
         "busy" => {
             let holder = answer::exclusive_holder(reply.text(1), reply.text(2), reply.text(3));
-            Ok(busy(holder, place(&reply, 4)))
+            Ok(busy(holder, reply.text(2).is_some_and(answer::wants_recall), place(&reply, 4)))
         }
-        "shared" => Ok(busy(answer::shared_holder(&reply, 1), place(&reply, 7))),
+        "shared" => Ok(busy(answer::shared_holder(&reply, 1), false, place(&reply, 7))),
         "kind" => Err(Error::other_kind(present(reply.word(1)?, mode), mode)),
         "ended" => Err(ended()),
         "foreign" => Err(alien("something else")),
@@ -73,18 +76,19 @@ fn queued_behind_hold(text: &str) -> Option<Outcome> {
     let mut words = words.splitn(4, ' ');
     let left = words.next()?;
     let place = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
-    Some(busy(answer::exclusive_holder(Some(left), Some(value), words.next()), Some(place)))
+    let holder = answer::exclusive_holder(Some(left), Some(value), words.next());
+    Some(busy(holder, answer::wants_recall(value), Some(place)))
 }
 
-fn busy(holder: Holder, place: Option<Place>) -> Outcome {
+fn busy(holder: Holder, recall: Recall, place: Option<Place>) -> Outcome {
     let retry_after = match (holder.token, holder.remaining) {
         (Some(_), remaining) => remaining,
         (None, remaining) => Some(remaining.map_or(FOREIGN_POLL, |left| left.min(FOREIGN_POLL))),
     };
     let busy = Busy { retry_after, holder: Some(Box::new(holder)), queued: false };
     match place {
-        Some((before, micros)) => Outcome::Queued(queued(busy, before), micros),
-        None => Outcome::Busy(busy),
+        Some((before, micros)) => Outcome::Queued(queued(busy, before), recall, micros),
+        None => Outcome::Busy(busy, recall),
     }
 }
 

@@ -182,8 +182,17 @@ pub(crate) fn identity_text(identity: &Identity) -> String {
     }
 }
 
+/// Ends the identity of a hold whose client may keep it warm.
+pub(crate) const RECALL: char = '\u{1e}';
+
+/// Returns whether the holder wants to know that another client requests the lock.
+pub(crate) fn wants_recall(value: &str) -> bool {
+    value.ends_with(RECALL)
+}
+
 /// Parses `[label@]host:pid` from the end, because a label may contain `@` and `:`.
 fn identity(text: &str) -> Option<Identity> {
+    let text = text.trim_end_matches(RECALL);
     let (text, value) = match text.split_once(VALUE) {
         Some((text, value)) => (text, Some(Arc::from(value))),
         None => (text, None),

@@ -8,10 +8,12 @@ use lockwright_core::{
 };
 use redis::Value;
 
-use crate::acquire::{self, Outcome, alien, ended, millis_rounded_up};
+use crate::acquire::{self, Outcome, Recall, alien, ended, millis_rounded_up};
 use crate::cluster::slot_migration;
+use crate::connection::command;
 use crate::errors::{Effect, error, odd_answer};
 use crate::keys::Keys;
+use crate::scripts::Call;
 use crate::topology::Topology;
 use crate::{OFFER, PATIENCE, Redis, answer, doctor, list, offers, replicas, scripts, tracking};
 
@@ -140,8 +142,8 @@ impl Redis {
                 wakeups.offers.forget(claim.token);
                 Ok(AcquireOutcome::Granted(granted))
             }
-            Outcome::Busy(busy) => Ok(AcquireOutcome::Busy(busy)),
-            Outcome::Queued(mut busy, micros) => {
+            Outcome::Busy(busy, recall) => Ok(self.recalled(keys.lock(), busy, recall).await),
+            Outcome::Queued(mut busy, recall, micros) => {
                 // Only a new request can confirm an offer if replicas must acknowledge the grant,
                 // or if a server with another clock may make the offer.
                 let config = self.servers.config();
@@ -151,7 +153,7 @@ impl Redis {
                 wakeups.subscribers.waits(&claim.name);
                 wakeups.fast_path.note_contention(&claim.name);
                 self.listen_for(&keys, &mut busy).await;
-                Ok(AcquireOutcome::Busy(busy))
+                Ok(self.recalled(keys.lock(), busy, recall).await)
             }
         }
     }
@@ -176,12 +178,24 @@ impl Redis {
             Value::Int(-1) => None,
             answer => match acquire::outcome(answer, &keys, claim.mode)? {
                 Outcome::Granted(granted) => return Ok(Some(AcquireOutcome::Granted(granted))),
-                Outcome::Busy(busy) => Some(AcquireOutcome::Busy(busy)),
+                Outcome::Busy(busy, recall) => Some(self.recalled(keys.lock(), busy, recall).await),
                 other => return Err(odd_answer(Effect::Changes, other)),
             },
         };
         fast_path.note_contention(&claim.name);
         Ok(outcome)
+    }
+
+    /// Sends a recall to the holder, if it may keep the lock warm. If this fails, the holder
+    /// releases the lock at the end of that time.
+    async fn recalled(&self, lock: &str, busy: Busy, recall: Recall) -> AcquireOutcome {
+        let holder = busy.holder.as_ref().and_then(|holder| holder.token).filter(|_| recall);
+        if let Some(token) = holder {
+            let channel = &*self.servers.wakeups().recalled;
+            let publish = command(&["PUBLISH", channel, &token.to_string()]);
+            let _ = self.servers.run(Call::command(lock, &publish, Effect::Reads)).await;
+        }
+        AcquireOutcome::Busy(busy)
     }
 
     async fn take_over(&self, from: Token, to: &Claim) -> Result<AcquireOutcome> {
@@ -203,7 +217,7 @@ impl Redis {
             Outcome::Granted(granted) | Outcome::Again(granted) => {
                 Ok(AcquireOutcome::Granted(granted))
             }
-            Outcome::Busy(busy) | Outcome::Queued(busy, _) => Ok(AcquireOutcome::Busy(busy)),
+            Outcome::Busy(busy, _) | Outcome::Queued(busy, ..) => Ok(AcquireOutcome::Busy(busy)),
         }
     }
 

@@ -81,7 +81,11 @@ impl FastPath {
         });
         let fences = if claim.mode == Mode::Exclusive { claim.fences.max(1) } else { 1 };
         let (token, fences) = (claim.token.to_string(), fences.to_string());
-        ["lw1", &token, &fences, identity].join(":")
+        let mut value = ["lw1", &token, &fences, identity].join(":");
+        if claim.recall {
+            value.push(answer::RECALL);
+        }
+        value
     }
 }
 

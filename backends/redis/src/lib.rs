@@ -249,6 +249,7 @@ fn profile_of(backend: &'static str, keeps_every_write: bool) -> Profile {
     };
     profile.tombstones = true;
     profile.breakable = true;
+    profile.recalls = true;
     profile.tickets = true;
     profile.ttl = Duration::from_millis(100)..=Profile::LONGEST_TTL;
     profile.renew_batch = 100;

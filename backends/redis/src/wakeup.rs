@@ -1,9 +1,11 @@
-//! Wake-ups and notifications of breaks, on three channels:
+//! Wake-ups and notifications to holders, on four channels:
 //!
 //! - *released*: a lock's name, so that all its waiters request it again. It follows a break, a
 //!   release in a moving slot or on a quorum's node, or a script that left eligible waiters without
 //!   an offer.
 //! - *broken*: the token of a hold that an operator broke.
+//! - *recalled*: the token of a hold that its client may keep warm, from a client that requests the
+//!   lock.
 //! - *offered*, one channel per client: see `offers.rs`.
 //!
 //! A disconnected client misses messages. So each new connection wakes all waiters, and waiters
@@ -31,6 +33,7 @@ pub(crate) struct Wakeups {
     key_prefix: String,
     pub(crate) released: String,
     pub(crate) broken: String,
+    pub(crate) recalled: String,
     pub(crate) subscribers: Subscribers,
     pub(crate) tracked: Tracked,
     pub(crate) offers: Offers,
@@ -46,6 +49,7 @@ impl Wakeups {
             key_prefix: config.key_prefix.clone(),
             released: format!("lockwright:released:{scope}"),
             broken: format!("lockwright:broken:{scope}"),
+            recalled: format!("lockwright:recalled:{scope}"),
             subscribers: Subscribers::new(SLOW_POLL),
             tracked: Tracked::default(),
             offers: Offers::default(),
@@ -67,8 +71,8 @@ impl Wakeups {
         slots.get().owner(slot).is_none_or(|owner| from.is_at(owner))
     }
 
-    pub(crate) fn channels(&self) -> [&str; 3] {
-        [&self.released, &self.broken, &self.offers.channel]
+    pub(crate) fn channels(&self) -> [&str; 4] {
+        [&self.released, &self.broken, &self.recalled, &self.offers.channel]
     }
 
     /// Handles a report of changed keys. Without keys, any key may have changed.
@@ -106,6 +110,8 @@ impl Wakeups {
             LockName::new(&text).ok().filter(|name| self.counts(name, from)).map(Event::Wake)
         } else if channel == self.broken {
             broken_hold(&text)
+        } else if channel == self.recalled {
+            text.parse().ok().map(Event::Recall)
         } else if channel == self.offers.channel {
             if let Some((token, at)) = self.offers.receive_behind(&text) {
                 runtime.spawn(ask_later(Arc::downgrade(self), token, at));

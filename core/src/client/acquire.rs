@@ -312,9 +312,12 @@ async fn waiting(
                     (turn, answer)
                 }
                 Passed::HandedOver(share) => {
-                    let waited = shared.clock.now().saturating_since(begun);
-                    shared.metrics.count_hand_over(waited);
-                    return Ok(Some(share.into_hold()));
+                    if let Some(hold) = share.into_live_hold() {
+                        let waited = shared.clock.now().saturating_since(begun);
+                        shared.metrics.count_hand_over(waited);
+                        return Ok(Some(hold));
+                    }
+                    return acquire(shared, name, options, limit).await;
                 }
                 Passed::Entered(share) => return Ok(Some(share.into_hold())),
                 Passed::Refused(error) => return Err(error),

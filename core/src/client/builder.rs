@@ -63,7 +63,9 @@ pub struct Builder {
 }
 
 impl Builder {
-    const LOCAL_TURNS: u32 = 256;
+    /// With more, a process could use up fences faster than one per microsecond, and fences of
+    /// [`Clocked`](crate::Fencing::Clocked) backends would get ahead of the server's clock.
+    const LOCAL_TURNS: u32 = 64;
 
     /// Sets the default TTL. If not set, it is 30 s, or the nearest supported TTL.
     pub fn ttl(mut self, ttl: Duration) -> Self {
@@ -98,7 +100,7 @@ impl Builder {
     }
 
     /// Sets how many requests of this client may hold a lock in turn before the client releases it
-    /// on the server. 1 disables the hand-over within the client. The default is 256.
+    /// on the server, from 1 to 64. 1 disables the hand-over within the client. The default is 64.
     ///
     /// A released hold passes to the client's next request for the name without a request to the
     /// server, with a larger fence. Other clients get their turn after at most one TTL, or 16 turns
@@ -110,7 +112,7 @@ impl Builder {
     ///   about the hold.
     /// - The backend must reserve [several fences](crate::Claim::fences).
     pub fn local_turns(mut self, turns: u32) -> Self {
-        self.settings.local_turns = turns.max(1);
+        self.settings.local_turns = turns;
         self
     }
 
@@ -201,6 +203,13 @@ fn check(settings: &Settings, label: Option<&str>, profile: &Profile) -> Result<
     }
     if drift_floor > Duration::from_secs(60) {
         return Err(Error::invalid_input("a drift floor above 60 s leaves nothing of most TTLs"));
+    }
+    if !(1..=Builder::LOCAL_TURNS).contains(&settings.local_turns) {
+        return Err(Error::invalid_input(format!(
+            "local_turns must be from 1 to {}, not {}",
+            Builder::LOCAL_TURNS,
+            settings.local_turns
+        )));
     }
     if let Some(time) = settings.keep_warm {
         check_keep_warm(time, profile)?;

@@ -2,6 +2,7 @@ use std::sync::Arc;
 
 use crate::{BootInstant, Claim, LockName, ReleaseMode, Token};
 
+use super::state::hand_over::TURNS_IF_CONTENDED;
 use super::{Options, Shared};
 
 pub(crate) struct Pending {
@@ -29,13 +30,19 @@ impl Pending {
         fences: u32,
         now: BootInstant,
     ) -> Self {
+        let wanted = if options.needs_recall() { shared.settings.local_turns } else { fences };
+        let fences = if wanted > 1 && shared.was_busy(&name, now, options.ttl) {
+            wanted.min(TURNS_IF_CONTENDED)
+        } else {
+            wanted
+        };
         let claim = Claim {
             name,
             mode: options.mode,
             token,
             identity: Arc::clone(options.identity.as_ref().unwrap_or(&shared.identity)),
             ttl: options.ttl,
-            fences: if options.needs_recall() { shared.settings.local_turns } else { fences },
+            fences,
             renewal_mode: options.renewal_mode,
             recall: options.needs_recall(),
         };

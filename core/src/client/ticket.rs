@@ -128,7 +128,7 @@ async fn is_there(
     let is_it = |holder: &Holder| match holder.token {
         Some(token) if Some(token) == swapped => true,
         token => {
-            token == Some(ticket.token) && holder.fence.is_none_or(|first| first <= ticket.fence())
+            token == Some(ticket.token) && holder.fence.is_none_or(|fence| fence == ticket.fence())
         }
     };
     Ok(seen.holders.iter().any(is_it))

@@ -1,10 +1,9 @@
-use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
 use crate::backend_util::lock;
 use crate::{Event, Token};
 
-use super::{HoldEvent, Shared};
+use super::{HoldEvents, Shared};
 
 impl Shared {
     /// Handles a backend's event. Any thread may call this method, so it only records the event and
@@ -13,15 +12,17 @@ impl Shared {
         match event {
             Event::Wake(name) => self.waiters.wake(&name),
             Event::Handed(token, granted) => self.waiters.hand(token, granted),
-            Event::AtRisk(token) => self.note(token, HoldEvent::AtRisk),
-            Event::Lost(token, reason) => self.note(token, HoldEvent::Lost(reason)),
-            Event::Recall(token) => self.note(token, HoldEvent::Recalled),
+            Event::AtRisk(token) => self.note(token, |events| events.at_risk = true),
+            Event::Lost(token, reason) => {
+                self.note(token, |events| events.lost = events.lost.or(Some(reason)));
+            }
+            Event::Recall(token) => self.note(token, |events| events.recalled = true),
         }
     }
 
-    fn note(&self, token: Token, fact: HoldEvent) {
+    fn note(&self, token: Token, note: impl FnOnce(&mut HoldEvents)) {
         let mut events = lock(&self.hold_events);
-        events.push((token, fact));
+        note(events.entry(token).or_default());
         self.has_hold_events.store(true, Ordering::Release);
         drop(events);
         if self.renewer_ended.load(Ordering::Acquire) {
@@ -47,28 +48,21 @@ impl Shared {
             self.has_hold_events.store(false, Ordering::Release);
             std::mem::take(&mut *events)
         };
-        let mut facts: HashMap<Token, HoldEvent> = HashMap::new();
-        for (token, fact) in events {
-            if !matches!(facts.get(&token), Some(HoldEvent::Lost(_))) {
-                facts.insert(token, fact);
-            }
-        }
         let now = self.clock.now();
-        let holds = self.table().concerned(&facts);
+        let holds = self.table().concerned(&events);
         for hold in &holds {
-            match facts[&hold.claim.token] {
-                HoldEvent::AtRisk => {
-                    hold.renew_again_at(now);
-                    hold.put_at_risk();
-                }
-                HoldEvent::Recalled => {
-                    hold.note_contention();
-                    Self::end_warm(hold, now);
-                }
-                HoldEvent::Lost(reason) => {
-                    hold.lose(reason);
-                    Self::end_warm(hold, now);
-                }
+            let HoldEvents { at_risk, recalled, lost } = events[&hold.claim.token];
+            if let Some(reason) = lost {
+                hold.lose(reason);
+            } else if at_risk {
+                hold.renew_again_at(now);
+                hold.put_at_risk();
+            }
+            if recalled {
+                hold.note_contention();
+            }
+            if recalled || lost.is_some() {
+                Self::end_warm(hold, now);
             }
         }
         if self.table().holds.reschedule(holds.iter().map(|hold| (hold, now))) {

@@ -14,7 +14,7 @@ use crate::{BootInstant, Claim, Fence, HoldState, ReleaseMode, RenewalMode};
 use super::{Entered, Hold, Passed, Queued, Settings, Shared, Turns};
 
 /// The most turns of a hold while other clients wait for the name.
-const TURNS_IF_CONTENDED: u32 = 16;
+pub(crate) const TURNS_IF_CONTENDED: u32 = 16;
 
 /// How many fences a claim reserves for each request in the local queue. A request that is repeated
 /// in a loop needs several.
@@ -26,6 +26,7 @@ pub(super) struct HandOver {
     /// The number of the present turn, from 0.
     turn: AtomicU32,
     is_contended: AtomicBool,
+    is_taken: AtomicBool,
     /// In nanoseconds: how long the hold is kept warm, or 0.
     pub(super) keep_warm: AtomicU64,
     /// Until when the hold is kept warm, or 0 if a guard has it.
@@ -39,6 +40,7 @@ impl HandOver {
             fences,
             turn: AtomicU32::new(0),
             is_contended: AtomicBool::new(is_contended),
+            is_taken: AtomicBool::new(true),
             keep_warm: AtomicU64::new(0),
             warm_until: AtomicU64::new(0),
             is_check_scheduled: AtomicBool::new(false),
@@ -93,13 +95,25 @@ impl Hold {
 
     /// Begins the next turn, which ends the present one. Returns false if the hold was lost.
     pub(super) fn begin_turn(&self, now: BootInstant) -> bool {
-        let _changes = lock(&self.term_changes);
-        let may_begin = self.looks_live(now);
-        if may_begin {
+        {
+            let _changes = lock(&self.term_changes);
+            if !self.looks_live(now) {
+                return false;
+            }
             self.hand_over.turn.fetch_add(1, Ordering::SeqCst);
-            self.notify_changed();
         }
-        may_begin
+        self.notify_changed();
+        true
+    }
+
+    /// Marks the hold as sent to a request, or as taken by it. Until then it isn't renewed, because
+    /// nobody may poll the request.
+    pub(crate) fn set_taken(&self, is_taken: bool) {
+        self.hand_over.is_taken.store(is_taken, Ordering::SeqCst);
+    }
+
+    pub(super) fn is_taken(&self) -> bool {
+        self.hand_over.is_taken.load(Ordering::SeqCst)
     }
 }
 
@@ -137,10 +151,12 @@ impl Turns {
         Some(next)
     }
 
-    fn put_back(&mut self, claim: &Claim, queued: Queued) {
-        if let Some(taken) = self.taken.get_mut(&claim.name) {
-            taken.queue.get_or_insert_default().push_front(queued);
-        }
+    /// Returns whether the turn has ended meanwhile, so that the caller must pass it on.
+    fn put_back(&mut self, claim: &Claim, queued: Queued) -> bool {
+        let is_over = !self.taken.contains_key(&claim.name);
+        let taken = self.taken.entry_ref(&claim.name).or_default();
+        taken.queue.get_or_insert_default().push_front(queued);
+        is_over
     }
 }
 
@@ -154,15 +170,18 @@ impl Shared {
                 return Self::try_keep_warm(hold, now);
             };
             if !hold.begin_turn(now) {
-                shared.table().turns.put_back(&hold.claim, next);
+                if shared.table().turns.put_back(&hold.claim, next) {
+                    shared.pass_turn(&hold.claim.name, None);
+                }
                 return false;
             }
             hold.set_keep_warm(next.wanted.keep_warm);
+            hold.set_taken(false);
             let share = Entered::handed_over(hold);
             match send(next.sender, Passed::HandedOver(share)) {
                 Ok(()) => return true,
                 // The request was dropped. Its share must not end the hold, so it is taken apart.
-                Err(Passed::HandedOver(share)) => drop(share.into_hold()),
+                Err(Passed::HandedOver(share)) => share.into_hold().set_taken(true),
                 Err(_) => unreachable!("a hold was sent"),
             }
         }

@@ -344,6 +344,9 @@ impl Hold {
         let is_reported = now >= at_risk_at;
         let next = if is_reported { lost_at } else { at_risk_at.min(lost_at) };
         let renew_at = BootInstant::from_nanos(self.renew_at.load(Ordering::Acquire));
+        if !self.is_taken() {
+            return Due::look_at(next.min(now + self.claim.ttl / 20));
+        }
         if self.renewing.load(Ordering::Acquire) {
             return Due::look_at(next);
         }

@@ -43,6 +43,13 @@ impl Entered {
         Self(Some(Arc::clone(hold)))
     }
 
+    /// Returns the hold, unless it was lost before the request was polled. A lost hold is released.
+    pub(crate) fn into_live_hold(self) -> Option<Arc<Hold>> {
+        let hold = self.0.as_ref().filter(|hold| hold.state().is_live())?;
+        hold.set_taken(true);
+        Some(self.into_hold())
+    }
+
     fn again(hold: &Arc<Hold>) -> Self {
         hold.shared.metrics.reentered.add(1);
         Self::of(hold)
@@ -190,7 +197,7 @@ impl Turns {
         }
         let taken = match self.taken.entry_ref(name) {
             Place::Vacant(place) => {
-                place.insert(Taken { reentry: wanted.reentry(), queue: None, warm: None });
+                place.insert(Taken { reentry: wanted.reentry(), ..Taken::default() });
                 return Ok(Entry::Turn);
             }
             Place::Occupied(place) => place.into_mut(),

@@ -1,5 +1,5 @@
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -25,7 +25,7 @@ use hand_over::HandOver;
 
 pub(super) mod background_release;
 mod events;
-mod hand_over;
+pub(super) mod hand_over;
 pub(super) mod hold;
 pub(super) mod local_queue;
 mod registry;
@@ -59,7 +59,7 @@ pub(crate) struct Shared {
     pub(crate) metrics: Metrics,
     pub(crate) renewer: Arc<Notify>,
     pub(crate) jobs: Mutex<VecDeque<Job>>,
-    hold_events: Mutex<Vec<(Token, HoldEvent)>>,
+    hold_events: Mutex<HashMap<Token, HoldEvents>>,
     has_hold_events: AtomicBool,
     /// Begun releases of live holds. `Totals::released` counts the finished ones.
     ended: AtomicU64,
@@ -77,11 +77,12 @@ pub(crate) struct Shared {
     pub(crate) runtime: Mutex<Handle>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum HoldEvent {
-    AtRisk,
-    Recalled,
-    Lost(Reason),
+/// A backend's events about one hold.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct HoldEvents {
+    at_risk: bool,
+    recalled: bool,
+    lost: Option<Reason>,
 }
 
 #[derive(Default)]

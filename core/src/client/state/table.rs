@@ -7,7 +7,7 @@ use crate::backend_util::lock;
 use crate::client::answer::send;
 use crate::{Mode, Reason, Token};
 
-use super::{Hold, HoldEvent, Shared, Table};
+use super::{Hold, HoldEvents, Shared, Table};
 
 /// Early losses need a limit, because those of ended holds stay in the list.
 const MOST_EARLY_LOSSES: usize = 1024;
@@ -15,17 +15,15 @@ const MOST_EARLY_LOSSES: usize = 1024;
 impl Table {
     /// Returns the holds of these events. A loss without a hold is stored, because the acquire's
     /// answer may arrive later.
-    pub(crate) fn concerned(&mut self, facts: &HashMap<Token, HoldEvent>) -> Vec<Arc<Hold>> {
-        let holds = self.holds.find(|hold| facts.contains_key(&hold.claim.token));
-        if holds.len() < facts.len() {
-            let mut early = facts.clone();
+    pub(crate) fn concerned(&mut self, events: &HashMap<Token, HoldEvents>) -> Vec<Arc<Hold>> {
+        let holds = self.holds.find(|hold| events.contains_key(&hold.claim.token));
+        if holds.len() < events.len() {
+            let mut early = events.clone();
             for hold in &holds {
                 early.remove(&hold.claim.token);
             }
-            self.early_losses.extend(early.into_iter().filter_map(|(token, fact)| match fact {
-                HoldEvent::Lost(reason) => Some((token, reason)),
-                HoldEvent::AtRisk | HoldEvent::Recalled => None,
-            }));
+            let losses = early.into_iter().filter_map(|(token, it)| Some((token, it.lost?)));
+            self.early_losses.extend(losses);
             let excess = self.early_losses.len().saturating_sub(MOST_EARLY_LOSSES);
             self.early_losses.drain(..excess);
         }

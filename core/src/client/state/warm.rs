@@ -40,17 +40,12 @@ impl Hold {
         self.hand_over.warm_until.store(nanos, Ordering::SeqCst);
     }
 
-    /// Returns when the renewal task must end the warm hold. Until this is called again, the hold
-    /// needs no other check for this.
+    /// Returns when the renewal task must end the warm hold.
     pub(super) fn warm_check(&self) -> Option<BootInstant> {
         // Cleared before `warm_until` is read: either this call returns it, or `try_keep_warm`
-        // finds the flag cleared, and schedules a check.
+        // finds the flag cleared, and schedules another check.
         self.hand_over.is_check_scheduled.store(false, Ordering::SeqCst);
-        let until = self.warm_until();
-        if until.is_some() {
-            self.hand_over.is_check_scheduled.store(true, Ordering::SeqCst);
-        }
-        until
+        self.warm_until()
     }
 
     /// Returns whether a request may take the warm hold, which it has removed from the local queue.
@@ -108,10 +103,10 @@ impl Shared {
         let is_kept = hold.shared.table().turns.keep_warm(hold);
         if !is_kept {
             hold.set_warm_until(None);
-        } else if !hold.hand_over.is_check_scheduled.swap(true, Ordering::SeqCst) {
-            if hold.shared.table().holds.reschedule([(hold, hold.first_due())]) {
-                hold.shared.renewer.notify_one();
-            }
+        } else if !hold.hand_over.is_check_scheduled.swap(true, Ordering::SeqCst)
+            && hold.shared.table().holds.reschedule([(hold, hold.first_due())])
+        {
+            hold.shared.renewer.notify_one();
         }
         is_kept
     }

@@ -29,6 +29,8 @@ pub enum Group {
     Waiting,
     /// Waiters are granted in order.
     Order,
+    /// A client's requests get a lock in turn, or again, without the server.
+    HandOver,
     /// Concurrent readers, exclusive writers.
     Shared,
     /// Semaphores never exceed their permits.
@@ -73,6 +75,7 @@ pub(crate) enum Need {
     Tombstones,
     Ghosts,
     Push,
+    Recalls,
     Fifo,
     Processes,
     MovedClock,
@@ -97,6 +100,7 @@ impl Need {
             Self::Tombstones => (profile.tombstones, "the backend has no tombstones"),
             Self::Ghosts => (!profile.tombstones, "the backend has tombstones"),
             Self::Push => (profile.wake_up == WakeUp::Push, "waiters poll"),
+            Self::Recalls => (profile.recalls, "its holders aren't recalled"),
             Self::Fifo => (profile.order == Order::Fifo, "the backend doesn't promise an order"),
             Self::Processes if profile.scope == Scope::Process => {
                 (false, "other processes don't reach the backend's store")

@@ -9,6 +9,7 @@ mod enforcement;
 mod exclusion;
 mod expiry;
 mod fencing;
+mod hand_over;
 mod loss;
 mod misdelete;
 mod multi;
@@ -36,6 +37,7 @@ const GROUPS: &[&[Case]] = &[
     fencing::CASES,
     waiting::CASES,
     order::CASES,
+    hand_over::CASES,
     shared::CASES,
     permits::CASES,
     multi::CASES,

@@ -14,7 +14,8 @@ pub struct Hold {
     pub token: Token,
     /// The hold's fence.
     pub fence: Fence,
-    /// The time just before the request was sent.
+    /// The time just before the request was sent. If a client handed a hold over, all its holders
+    /// have the first one's time.
     pub asked: BootInstant,
     /// The time just after the grant returned.
     pub granted: BootInstant,
@@ -23,9 +24,10 @@ pub struct Hold {
 }
 
 impl Hold {
-    /// Returns whether both holds have the same token, holder and request time.
+    /// Returns whether both holds have the same token, fence, holder and request time.
     pub fn is_one_with(&self, other: &Self) -> bool {
-        self.token == other.token && self.who == other.who && self.asked == other.asked
+        (self.token, self.fence, self.asked) == (other.token, other.fence, other.asked)
+            && self.who == other.who
     }
 
     /// Returns whether the holds' modes exclude each other. Permits of semaphores of one size

@@ -198,7 +198,9 @@ impl Run {
         let Some(index) = self.end_request(entry, *request) else { return };
         let key = (entry.process.clone(), *token);
         let owner = self.requests[index].owner;
-        let known = self.by_token.get(&key).copied().filter(|&known| {
+        let with_token = self.by_token.get(&key).copied();
+        let handed_over = with_token.filter(|&from| self.holds[from].hold.fence < *fence);
+        let known = with_token.filter(|&known| {
             let known = &self.holds[known];
             owner.is_some() && known.owner == owner && known.hold.fence == *fence
         });
@@ -223,9 +225,12 @@ impl Run {
             mode: request.mode,
             token: *token,
             fence: *fence,
-            // A second guard's grant that is journaled after the hold's end becomes another `Hold`.
-            // Its `asked` is the first one's, so that `is_one_with` returns true.
-            asked: known.map_or(request.asked, |known| self.holds[known].hold.asked),
+            // A hold that was handed over to this request, or a second guard's grant that is
+            // journaled after the hold's end, becomes another `Hold`. Its `asked` is the first
+            // one's, because the server knows only that request.
+            asked: handed_over
+                .or(known)
+                .map_or(request.asked, |known| self.holds[known].hold.asked),
             granted: entry.at,
             until: *deadline,
         };

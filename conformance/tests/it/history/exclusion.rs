@@ -122,6 +122,18 @@ fn breaking_at_once_excuses_the_overlap_from_then_on() {
     both(9, true, 20).breaks_once(OVERLAP);
 }
 
+/// The client doesn't know yet that its hold was broken, and hands it over to another request.
+#[test]
+fn break_excuses_a_hold_that_is_handed_over_later() {
+    let both = |broken| {
+        let script = held(30).releases(12, "a", 1).breaks(broken, true);
+        let script = script.holds("b", 2, 5, EXCLUSIVE, (26, 40)).asks(27, "a", 3);
+        script.granted_again(28, "a", 3, 2, 30)
+    };
+    both(25).is_clean();
+    both(9).breaks_once(OVERLAP);
+}
+
 #[test]
 fn break_that_failed_excuses_nothing() {
     let both = held(30).breaks(20, true).holds("b", 2, 2, EXCLUSIVE, (20, 40));

@@ -67,7 +67,7 @@ impl Hold {
     }
 
     /// Returns whether the hold may get another turn, which needs a fence of its own.
-    pub(super) fn may_be_handed_over(&self, now: BootInstant) -> bool {
+    fn may_be_handed_over(&self, now: BootInstant) -> bool {
         let next = self.turn_number() + 1;
         next < self.hand_over.fences
             && (next < TURNS_IF_CONTENDED || !self.is_contended())

@@ -90,12 +90,12 @@ impl Turns {
 }
 
 impl Shared {
-    /// Keeps a hold warm whose guard is released, if its request asked for this. Returns false if
+    /// Keeps a hold warm that may be handed over, if its request asked for this. Returns false if
     /// the hold must be released.
     pub(super) fn try_keep_warm(hold: &Arc<Hold>, now: BootInstant) -> bool {
         let Some(time) = hold.keep_warm() else { return false };
         // The next turn begins now, so the guard's signals report the release.
-        if !hold.may_be_handed_over(now) || !hold.begin_turn(now) {
+        if !hold.begin_turn(now) {
             return false;
         }
         let until = (now + time).min(hold.granted_at + hold.claim.ttl);

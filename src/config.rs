@@ -48,6 +48,12 @@ pub struct Config {
     /// Enables [`Builder::sweep`](crate::Builder::sweep) with this idle time.
     #[serde(default, deserialize_with = "time")]
     pub sweep: Option<Duration>,
+    /// Sets [`Builder::local_turns`](crate::Builder::local_turns).
+    #[serde(default)]
+    pub local_turns: Option<u32>,
+    /// Enables [`Builder::keep_warm`](crate::Builder::keep_warm) for this time.
+    #[serde(default, deserialize_with = "time")]
+    pub keep_warm: Option<Duration>,
     /// Properties that the backend must have.
     #[serde(default)]
     pub require: Vec<Requirement>,
@@ -63,6 +69,8 @@ impl Config {
             namespace: String::new(),
             label: None,
             sweep: None,
+            local_turns: None,
+            keep_warm: None,
             require: Vec::new(),
         }
     }
@@ -106,6 +114,12 @@ impl Config {
         if let Some(idle) = self.sweep {
             builder = builder.sweep(idle);
         }
+        if let Some(turns) = self.local_turns {
+            builder = builder.local_turns(turns);
+        }
+        if let Some(time) = self.keep_warm {
+            builder = builder.keep_warm(time);
+        }
         builder.build()
     }
 }
@@ -119,6 +133,8 @@ impl fmt::Debug for Config {
             .field("namespace", &self.namespace)
             .field("label", &self.label)
             .field("sweep", &self.sweep)
+            .field("local_turns", &self.local_turns)
+            .field("keep_warm", &self.keep_warm)
             .field("require", &self.require)
             .finish()
     }

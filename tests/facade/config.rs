@@ -15,12 +15,15 @@ fn every_key_is_read() {
         wait = 2
         namespace = "shop/"
         label = "billing"
+        local_turns = 1
+        keep_warm = "20ms"
         require = ["fencing", "strict_fencing", "fifo", "server_restart"]
         "#,
     )
     .unwrap();
     assert_eq!(config.ttl, Some(Duration::from_millis(1_500)));
     assert_eq!(config.wait, Some(Duration::from_secs(2)));
+    assert_eq!((config.local_turns, config.keep_warm), (Some(1), Some(Duration::from_millis(20))));
     assert_eq!(config.require[0], Requirement::Fencing);
     assert_eq!(config.require.len(), 4);
 }
@@ -72,6 +75,12 @@ mod memory {
         let mut config = Config::new("memory:");
         config.namespace = "a\nb".to_owned();
         assert_eq!(config.connect().await.unwrap_err().kind(), ErrorKind::InvalidConfig);
+        for turns in [0, 65] {
+            let mut config = Config::new("memory:");
+            config.local_turns = Some(turns);
+            let error = config.connect().await.unwrap_err();
+            assert!(error.to_string().contains("from 1 to 64"), "{error}");
+        }
     }
 
     #[tokio::test]
@@ -105,5 +114,13 @@ mod memory {
         assert!(guard.remaining() > Duration::from_secs(5));
         assert!(locks.mutex("x").acquire().await.unwrap_err().is_timed_out());
         guard.release().await.unwrap();
+        config.keep_warm = Some(Duration::from_secs(1));
+        for (turns, is_kept) in [(1, false), (2, true)] {
+            config.local_turns = Some(turns);
+            let locks = config.connect().await.unwrap();
+            let token = locks.mutex("x").acquire().await.unwrap().token();
+            let again = locks.mutex("x").acquire().await.unwrap().token();
+            assert_eq!(token == again, is_kept);
+        }
     }
 }

@@ -6,8 +6,8 @@ use lockwright_core::{
 use lockwright_memory::Memory;
 
 use crate::support::{
-    Fate, Faulty, Op, TTL, client, fails, millis, poll_once, polled, settle_down, troubled,
-    troubled_with,
+    Fate, Faulty, Op, TTL, client, fails, millis, poll_once, polled, runtime, secs, settle_down,
+    troubled, troubled_with, two_clients_elsewhere,
 };
 
 const KEPT: Duration = Duration::from_secs(2);
@@ -225,6 +225,61 @@ async fn a_dropped_request_leaves_no_warm_hold() {
     next.await.unwrap().release().await.unwrap();
     clock.sleep(millis(1)).await;
     assert!(memory.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_releases_a_warm_hold_has_its_turn() {
+    let (locks, faulty, other, _, _) = troubled();
+    faulty.yields(true);
+    warm(&locks).acquire().await.unwrap().release().await.unwrap();
+    let fixed = polled(locks.mutex("x").fixed().acquire());
+    let next = polled(locks.mutex("x").acquire());
+    let fixed = fixed.await.unwrap();
+    settle_down().await;
+    assert_eq!(other.inspect("x").await.unwrap().waiters, Some(0), "the next one waits locally");
+    fixed.release().await.unwrap();
+    let _next = next.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_that_releases_a_warm_hold_may_not_change_the_mode() {
+    let (locks, faulty, ..) = troubled();
+    faulty.yields(true);
+    warm(&locks).acquire().await.unwrap().release().await.unwrap();
+    let owner = Owner::new();
+    let exclusive = polled(locks.mutex("x").reentrant(&owner).acquire());
+    fails(locks.read("x").reentrant(&owner).acquire(), ErrorKind::Conflict).await;
+    let _exclusive = exclusive.await.unwrap();
+}
+
+/// Nobody uses the hold, so its release needn't wait for the deadline.
+#[tokio::test(start_paused = true)]
+async fn a_warm_hold_is_released_when_it_is_lost() {
+    let (locks, faulty, _, memory, clock) = troubled();
+    locks.mutex("x").keep_warm(TTL).acquire().await.unwrap().release().await.unwrap();
+    faulty.always(Op::Renew, Fate::Hang);
+    clock.sleep(TTL * 9 / 10).await;
+    assert!(memory.is_empty());
+    assert_eq!(locks.metrics().held, 0);
+}
+
+#[test]
+fn a_client_whose_runtime_ended_keeps_nothing_warm() {
+    let (there, locks, other) = two_clients_elsewhere(secs(10));
+    let here = runtime();
+    let guard = here.block_on(warm(&locks).acquire()).unwrap();
+    there.shutdown_timeout(secs(1));
+    here.block_on(guard.release()).unwrap();
+    assert!(here.block_on(other.mutex("x").try_acquire()).unwrap().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_cannot_take_the_hold_comes_before_keeping_warm() {
+    let (locks, ..) = client();
+    let guard = warm(&locks).acquire().await.unwrap();
+    let limited = polled(locks.mutex("x").max_hold(TTL).acquire());
+    guard.release().await.unwrap();
+    let _limited = limited.await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

@@ -19,8 +19,8 @@ pub(crate) enum Outcome {
     Queued(Busy, Recall, u64),
 }
 
-/// Whether the client must send a recall to the holder.
-pub(crate) type Recall = bool;
+/// The client (`offers.rs`) to which a recall must be sent.
+pub(crate) type Recall = Option<String>;
 
 pub(crate) fn outcome(answer: Value, keys: &Keys, mode: Mode) -> Result<Outcome> {
     if let Value::BulkString(text) = &answer
@@ -38,9 +38,9 @@ pub(crate) fn outcome(answer: Value, keys: &Keys, mode: Mode) -> Result<Outcome>
         "again" => Ok(Outcome::Again(granted(&reply)?)),
         "busy" => {
             let holder = answer::exclusive_holder(reply.text(1), reply.text(2), reply.text(3));
-            Ok(busy(holder, reply.text(2).is_some_and(answer::wants_recall), place(&reply, 4)))
+            Ok(busy(holder, reply.text(2).and_then(answer::recall_to), place(&reply, 4)))
         }
-        "shared" => Ok(busy(answer::shared_holder(&reply, 1), false, place(&reply, 7))),
+        "shared" => Ok(busy(answer::shared_holder(&reply, 1), None, place(&reply, 7))),
         "kind" => Err(Error::other_kind(present(reply.word(1)?, mode), mode)),
         "ended" => Err(ended()),
         "foreign" => Err(alien("something else")),
@@ -77,7 +77,7 @@ fn queued_behind_hold(text: &str) -> Option<Outcome> {
     let left = words.next()?;
     let place = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
     let holder = answer::exclusive_holder(Some(left), Some(value), words.next());
-    Some(busy(holder, answer::wants_recall(value), Some(place)))
+    Some(busy(holder, answer::recall_to(value), Some(place)))
 }
 
 fn busy(holder: Holder, recall: Recall, place: Option<Place>) -> Outcome {

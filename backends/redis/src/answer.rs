@@ -182,17 +182,18 @@ pub(crate) fn identity_text(identity: &Identity) -> String {
     }
 }
 
-/// Ends the identity of a hold whose client may keep it warm.
+/// Separates an identity from the id of the client (`offers.rs`), if the client may keep the lock
+/// warm.
 pub(crate) const RECALL: char = '\u{1e}';
 
-/// Returns whether the holder wants to know that another client requests the lock.
-pub(crate) fn wants_recall(value: &str) -> bool {
-    value.ends_with(RECALL)
+/// Returns the client that wants to know that another client requests the lock.
+pub(crate) fn recall_to(value: &str) -> Option<String> {
+    value.rsplit_once(RECALL).map(|(_, client)| client.to_owned())
 }
 
 /// Parses `[label@]host:pid` from the end, because a label may contain `@` and `:`.
 fn identity(text: &str) -> Option<Identity> {
-    let text = text.trim_end_matches(RECALL);
+    let text = text.split_once(RECALL).map_or(text, |(identity, _)| identity);
     let (text, value) = match text.split_once(VALUE) {
         Some((text, value)) => (text, Some(Arc::from(value))),
         None => (text, None),

@@ -1,3 +1,4 @@
+use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_core::backend_util::lock;
@@ -13,6 +14,7 @@ use crate::cluster::slot_migration;
 use crate::connection::command;
 use crate::errors::{Effect, error, odd_answer};
 use crate::keys::Keys;
+use crate::offers::channel;
 use crate::scripts::Call;
 use crate::topology::Topology;
 use crate::{OFFER, PATIENCE, Redis, answer, doctor, list, offers, replicas, scripts, tracking};
@@ -119,7 +121,7 @@ impl Redis {
         let scripted = [lock, fence, &tombstone, queue, holders, meta];
         let [ttl, patience] = [claim.ttl, patience].map(|it| millis_rounded_up(it).to_string());
         let arguments = [
-            &*wakeups.fast_path.hold_value(claim),
+            &*wakeups.hold_value(claim),
             &ttl,
             &answer::mode_text(claim.mode),
             &patience,
@@ -142,7 +144,7 @@ impl Redis {
                 wakeups.offers.forget(claim.token);
                 Ok(AcquireOutcome::Granted(granted))
             }
-            Outcome::Busy(busy, recall) => Ok(self.recalled(keys.lock(), busy, recall).await),
+            Outcome::Busy(busy, recall) => Ok(self.busy(&keys, busy, recall)),
             Outcome::Queued(mut busy, recall, micros) => {
                 // Only a new request can confirm an offer if replicas must acknowledge the grant,
                 // or if a server with another clock may make the offer.
@@ -153,7 +155,7 @@ impl Redis {
                 wakeups.subscribers.waits(&claim.name);
                 wakeups.fast_path.note_contention(&claim.name);
                 self.listen_for(&keys, &mut busy).await;
-                Ok(self.recalled(keys.lock(), busy, recall).await)
+                Ok(self.busy(&keys, busy, recall))
             }
         }
     }
@@ -170,7 +172,8 @@ impl Redis {
     async fn fast_attempt(&self, claim: &Claim) -> Result<Option<AcquireOutcome>> {
         let fast_path = &self.servers.wakeups().fast_path;
         let keys = Keys::fast(&self.servers.config().key_prefix, &claim.name)?;
-        let arguments = [&*fast_path.hold_value(claim), &millis_rounded_up(claim.ttl).to_string()];
+        let arguments =
+            [&*self.servers.wakeups().hold_value(claim), &millis_rounded_up(claim.ttl).to_string()];
         let scripted = [keys.lock(), keys.fence()];
         let call = scripts::FAST_ACQUIRE.call(&scripted, &arguments, limited(claim));
         let answer = self.servers.run(call).await?;
@@ -178,7 +181,7 @@ impl Redis {
             Value::Int(-1) => None,
             answer => match acquire::outcome(answer, &keys, claim.mode)? {
                 Outcome::Granted(granted) => return Ok(Some(AcquireOutcome::Granted(granted))),
-                Outcome::Busy(busy, recall) => Some(self.recalled(keys.lock(), busy, recall).await),
+                Outcome::Busy(busy, recall) => Some(self.busy(&keys, busy, recall)),
                 other => return Err(odd_answer(Effect::Changes, other)),
             },
         };
@@ -187,13 +190,16 @@ impl Redis {
     }
 
     /// Sends a recall to the holder, if it may keep the lock warm. If this fails, the holder
-    /// releases the lock at the end of that time.
-    async fn recalled(&self, lock: &str, busy: Busy, recall: Recall) -> AcquireOutcome {
-        let holder = busy.holder.as_ref().and_then(|holder| holder.token).filter(|_| recall);
-        if let Some(token) = holder {
-            let channel = &*self.servers.wakeups().recalled;
-            let publish = command(&["PUBLISH", channel, &token.to_string()]);
-            let _ = self.servers.run(Call::command(lock, &publish, Effect::Reads)).await;
+    /// releases the lock at the end of that time. A task sends it, so that the request's next
+    /// attempt isn't delayed.
+    fn busy(&self, keys: &Keys, busy: Busy, recall: Recall) -> AcquireOutcome {
+        let token = busy.holder.as_ref().and_then(|holder| holder.token);
+        if let (Some(token), Some(client)) = (token, recall) {
+            let (servers, lock) = (Arc::clone(&self.servers), keys.lock().to_owned());
+            self.servers.runtime().spawn(async move {
+                let publish = command(&["PUBLISH", &channel(&client), &format!("recall {token}")]);
+                let _ = servers.run(Call::command(&lock, &publish, Effect::Reads)).await;
+            });
         }
         AcquireOutcome::Busy(busy)
     }
@@ -206,7 +212,7 @@ impl Redis {
         let lasts = millis_rounded_up(to.ttl.max(TOMBSTONE)).to_string();
         // Claim only the one fence that `swap.lua` reserves.
         let to = &Claim { fences: 1, ..to.clone() };
-        let value = self.servers.wakeups().fast_path.hold_value(to);
+        let value = self.servers.wakeups().hold_value(to);
         let (ttl, mode) = (millis_rounded_up(to.ttl).to_string(), answer::mode_text(to.mode));
         let arguments = [&*value, &ttl, &mode, &old, &lasts];
         let (tombstone_to, tombstone_from) = (keys.tombstone(to.token), keys.tombstone(from));
@@ -271,7 +277,7 @@ impl Redis {
         wakeups.tracked.forget(keys.lock(), claim.token);
         wakeups.offers.forget(claim.token);
         if release_mode == ReleaseMode::Plain && self.may_use_fast_path(claim) {
-            let value = wakeups.fast_path.hold_value(claim);
+            let value = wakeups.hold_value(claim);
             let (scripted, arguments) = ([keys.lock(), keys.fence()], [&*value]);
             let call = scripts::FAST_RELEASE.call(&scripted, &arguments, limited(claim));
             if let Some(Value::Int(1)) = self.servers.try_run(call).await? {

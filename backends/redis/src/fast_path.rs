@@ -73,7 +73,7 @@ impl FastPath {
 
     /// Returns the lock's value during the hold (`value.lua`). Caches the last identity's text,
     /// because most claims have the same identity.
-    pub(crate) fn hold_value(&self, claim: &Claim) -> String {
+    pub(crate) fn hold_value(&self, claim: &Claim, client: &str) -> String {
         let mut last = lock(&self.identity);
         drop(last.take_if(|(known, _)| !Arc::ptr_eq(known, &claim.identity)));
         let (_, identity) = last.get_or_insert_with(|| {
@@ -84,6 +84,7 @@ impl FastPath {
         let mut value = ["lw1", &token, &fences, identity].join(":");
         if claim.recall {
             value.push(answer::RECALL);
+            value.push_str(client);
         }
         value
     }

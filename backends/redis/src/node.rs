@@ -311,7 +311,7 @@ impl Node for RedisNode {
         let Some(live) = self.voting_connection(incarnation).await? else {
             return Ok(Vote::WrongIncarnation);
         };
-        let value = self.link.shared.wakeups.fast_path.hold_value(claim);
+        let value = self.link.shared.wakeups.hold_value(claim);
         let [ttl, life] =
             [claim.ttl, claim.ttl + IDLE_FENCE].map(|it| millis_rounded_up(it).to_string());
         let candidate = candidate.get().to_string();

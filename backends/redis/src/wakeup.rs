@@ -1,12 +1,11 @@
-//! Wake-ups and notifications to holders, on four channels:
+//! Wake-ups and notifications to holders, on three channels:
 //!
 //! - *released*: a lock's name, so that all its waiters request it again. It follows a break, a
 //!   release in a moving slot or on a quorum's node, or a script that left eligible waiters without
 //!   an offer.
 //! - *broken*: the token of a hold that an operator broke.
-//! - *recalled*: the token of a hold that its client may keep warm, from a client that requests the
-//!   lock.
-//! - *offered*, one channel per client: see `offers.rs`.
+//! - *offered*, one channel per client: offers (see `offers.rs`), and the tokens of its warm holds
+//!   that other clients request.
 //!
 //! A disconnected client misses messages. So each new connection wakes all waiters, and waiters
 //! poll.
@@ -14,7 +13,7 @@
 use std::sync::{Arc, OnceLock, Weak};
 
 use lockwright_core::backend_util::Subscribers;
-use lockwright_core::{Event, LockName, Reason, Token};
+use lockwright_core::{Claim, Event, LockName, Reason, Token};
 use redis::{FromRedisValue, Value};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep_until};
@@ -24,7 +23,7 @@ use crate::cluster::Current;
 use crate::config::Config;
 use crate::fast_path::FastPath;
 use crate::keys::slot_of;
-use crate::offers::Offers;
+use crate::offers::{self, Offers};
 use crate::topology::Whereabouts;
 use crate::tracking::Tracked;
 
@@ -33,7 +32,6 @@ pub(crate) struct Wakeups {
     key_prefix: String,
     pub(crate) released: String,
     pub(crate) broken: String,
-    pub(crate) recalled: String,
     pub(crate) subscribers: Subscribers,
     pub(crate) tracked: Tracked,
     pub(crate) offers: Offers,
@@ -49,7 +47,6 @@ impl Wakeups {
             key_prefix: config.key_prefix.clone(),
             released: format!("lockwright:released:{scope}"),
             broken: format!("lockwright:broken:{scope}"),
-            recalled: format!("lockwright:recalled:{scope}"),
             subscribers: Subscribers::new(SLOW_POLL),
             tracked: Tracked::default(),
             offers: Offers::default(),
@@ -71,8 +68,12 @@ impl Wakeups {
         slots.get().owner(slot).is_none_or(|owner| from.is_at(owner))
     }
 
-    pub(crate) fn channels(&self) -> [&str; 4] {
-        [&self.released, &self.broken, &self.recalled, &self.offers.channel]
+    pub(crate) fn channels(&self) -> [&str; 3] {
+        [&self.released, &self.broken, &self.offers.channel]
+    }
+
+    pub(crate) fn hold_value(&self, claim: &Claim) -> String {
+        self.fast_path.hold_value(claim, &self.offers.id)
     }
 
     /// Handles a report of changed keys. Without keys, any key may have changed.
@@ -110,13 +111,11 @@ impl Wakeups {
             LockName::new(&text).ok().filter(|name| self.counts(name, from)).map(Event::Wake)
         } else if channel == self.broken {
             broken_hold(&text)
-        } else if channel == self.recalled {
-            text.parse().ok().map(Event::Recall)
         } else if channel == self.offers.channel {
             if let Some((token, at)) = self.offers.receive_behind(&text) {
                 runtime.spawn(ask_later(Arc::downgrade(self), token, at));
             }
-            self.offers.receive(&text)
+            offers::recalled(&text).or_else(|| self.offers.receive(&text))
         } else {
             None
         };

@@ -9,8 +9,8 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use crate::{
-    AcquireOutcome, BootInstant, Busy, Claim, Error, ErrorKind, Granted, LockName, ReleaseMode,
-    Result, Step, Wait, WakeUp,
+    AcquireOutcome, BootInstant, Busy, Claim, Error, ErrorKind, Granted, LockName, Mode,
+    ReleaseMode, Result, Step, Wait, WakeUp,
 };
 
 use super::pending::Before;
@@ -158,7 +158,10 @@ fn take_warm(hold: Arc<Hold>, name: LockName, options: &Options, now: BootInstan
         hold.shared.metrics.count_hand_over(Duration::ZERO);
         return Begun::Done(Some(hold));
     }
-    let turn = Turn::taken_from(&hold, name);
+    let turn = match options.mode {
+        Mode::Exclusive => Turn::taken_from(&hold, name),
+        _ => Turn::placeholder(Arc::clone(&hold.shared), name),
+    };
     Begun::Waiting(AcquireState::Releasing(turn, Releasing::begin(hold, now)))
 }
 

@@ -34,6 +34,7 @@ pub(crate) struct Metrics {
     pub(crate) renewals_failed: Counter,
     pub(crate) at_risk: Counter,
     pub(crate) lost: Counter,
+    pub(crate) lost_warm: Counter,
     pub(crate) settled: Counter,
     /// The total duration of lost holds; `Totals` has that of released holds.
     pub(crate) hold_nanos: Counter,
@@ -106,7 +107,7 @@ impl Metrics {
             attempts: totals.acquired + self.attempts.get(),
             attempts_failed: self.attempts_failed.get(),
             grants_too_late: self.grants_too_late.get(),
-            released: totals.released + self.handed_over.get(),
+            released: totals.released + self.handed_over.get() + self.lost_warm.get(),
             renewals: self.renewals.get(),
             renewals_failed: self.renewals_failed.get(),
             at_risk: self.at_risk.get(),

@@ -65,6 +65,7 @@ impl<H: Held> Request<H> {
     ///
     /// - [`release`](Held::release) returns although the lock isn't free for other clients yet. A
     ///   single try of another client fails then, and only its next one succeeds.
+    /// - A request for a semaphore of this name fails as while the lock is held.
     /// - While this process is stopped or cut off, other clients wait for the lock as if it were
     ///   held: at most one TTL.
     /// - Exclusive requests that are renewed and have no owner or `max_hold` use it. Other requests

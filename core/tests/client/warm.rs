@@ -282,6 +282,71 @@ async fn a_request_that_cannot_take_the_hold_comes_before_keeping_warm() {
     let _limited = limited.await.unwrap();
 }
 
+/// Fails if the request's share stays marked as not taken, so that the hold isn't renewed.
+#[tokio::test(start_paused = true)]
+async fn a_hold_that_a_dropped_request_left_is_renewed() {
+    let (locks, _, clock) = client();
+    let guard = warm(&locks).acquire().await.unwrap();
+    let next = polled(warm(&locks).acquire());
+    guard.release().await.unwrap();
+    drop(next);
+    let guard = warm(&locks).acquire().await.unwrap();
+    assert_eq!(locks.metrics().attempts, 1);
+    clock.sleep(TTL * 2).await;
+    guard.check().unwrap();
+}
+
+/// The recall arrives before the grant's answer.
+#[tokio::test(start_paused = true)]
+async fn an_early_recall_is_remembered() {
+    let (locks, faulty, other, memory, clock) = troubled();
+    faulty.next(Op::Acquire, [Fate::DelayAnswer(millis(100))]);
+    let request = polled(warm(&locks).acquire());
+    clock.sleep(millis(10)).await;
+    assert!(other.mutex("x").try_acquire().await.unwrap().is_none());
+    request.await.unwrap().release().await.unwrap();
+    assert!(memory.is_empty());
+}
+
+/// The hold is checked for its renewal only, after the end of its time.
+#[tokio::test(start_paused = true)]
+async fn a_renewal_while_the_hold_is_used_delays_no_end() {
+    let (locks, memory, clock) = client();
+    let kept = millis(500);
+    let warm = |kept| locks.mutex("x").keep_warm(kept).acquire();
+    warm(kept).await.unwrap().release().await.unwrap();
+    let guard = warm(kept).await.unwrap();
+    guard.renew().await.unwrap();
+    guard.release().await.unwrap();
+    clock.sleep(kept + millis(10)).await;
+    assert!(memory.is_empty());
+    warm(kept * 4).await.unwrap().release().await.unwrap();
+    warm(kept).await.unwrap().release().await.unwrap();
+    clock.sleep(kept + millis(10)).await;
+    assert!(memory.is_empty());
+}
+
+#[test]
+fn a_runtimes_end_ends_warm_holds() {
+    let (there, locks, _) = two_clients_elsewhere(secs(10));
+    let here = runtime();
+    here.block_on(warm(&locks).acquire()).map(drop).unwrap();
+    assert_eq!(locks.metrics().held, 1);
+    there.shutdown_timeout(secs(1));
+    assert_eq!(locks.metrics().held, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_of_the_client_releases_its_warm_hold() {
+    let (locks, faulty, ..) = troubled();
+    warm(&locks).acquire().await.unwrap().release().await.unwrap();
+    let reader = locks.read("x").try_acquire().await.unwrap();
+    assert!(reader.is_some());
+    assert_eq!(faulty.calls(Op::Acquire).len(), 2);
+    reader.unwrap().release().await.unwrap();
+    assert!(warm(&locks).try_acquire().await.unwrap().is_some());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_waiting_request_comes_before_keeping_warm() {
     let (locks, memory, _) = client();

@@ -363,7 +363,7 @@ async fn a_client_that_is_dropped_leaves_no_connection_behind() {
         }
     };
     let (listening, waiting) = (clients(" sub=1 "), clients(" cmd=role "));
-    let (own, subscribed) = (clients(" cmd=sentinel|master "), clients(" sub=4 "));
+    let (own, subscribed) = (clients(" cmd=sentinel|master "), clients(" sub=3 "));
     let others = listening();
     let redis = connect(&format!("{}?replicas=1", set.url())).await;
     eventually(|| async { (listening().0 == others.0 + 1).then_some(()) }).await;

@@ -31,7 +31,8 @@ pub(super) struct HandOver {
     pub(super) keep_warm: AtomicU64,
     /// Until when the hold is kept warm, or 0 if a guard has it.
     pub(super) warm_until: AtomicU64,
-    pub(super) is_check_scheduled: AtomicBool,
+    /// When the renewal task checks the hold next.
+    pub(super) check_at: AtomicU64,
 }
 
 impl HandOver {
@@ -43,7 +44,7 @@ impl HandOver {
             is_taken: AtomicBool::new(true),
             keep_warm: AtomicU64::new(0),
             warm_until: AtomicU64::new(0),
-            is_check_scheduled: AtomicBool::new(false),
+            check_at: AtomicU64::new(0),
         }
     }
 }

@@ -214,8 +214,10 @@ impl Hold {
             .is_ok();
         if lost {
             self.shared.metrics.hold_nanos.add(self.held_nanos(self.clock().now()));
-            // The loss of a warm hold concerns no guard.
-            if self.warm_until().is_none() {
+            if self.warm_until().is_some() {
+                // Its last guard has released it.
+                self.shared.metrics.lost_warm.add(1);
+            } else {
                 self.shared.metrics.lost.add(1);
                 ignore_panic(
                     || tracing::warn!(name = %self.claim.name, fence = %self.fence(), %reason, "lock lost"),
@@ -291,10 +293,15 @@ impl Hold {
         now.as_nanos().saturating_sub(self.granted_at.as_nanos())
     }
 
+    /// The caller must lock the table.
+    pub(super) fn has_turn(&self) -> bool {
+        self.turn.load(Ordering::Relaxed)
+    }
+
     /// Takes the turn from the hold, if it has one. The caller must lock the table, which makes the
     /// load and the store atomic.
     pub(crate) fn take_turn(&self) -> bool {
-        let has_turn = self.turn.load(Ordering::Relaxed);
+        let has_turn = self.has_turn();
         self.turn.store(false, Ordering::Relaxed);
         has_turn
     }
@@ -317,7 +324,7 @@ impl Hold {
 
     /// Returns what is due, including the end of a warm hold at its time or after a loss.
     pub(crate) fn due(&self, now: BootInstant) -> Due {
-        let warm_until = self.warm_check();
+        let warm_until = self.warm_until();
         let due = self.due_of_guard(now);
         let Some(warm_until) = warm_until else { return due };
         let is_warm_over = now >= warm_until || !self.state_at(now).is_live();
@@ -359,11 +366,10 @@ impl Hold {
 
     /// Returns when the renewal task must check the hold next, if no renewal is unanswered.
     pub(crate) fn first_due(&self) -> BootInstant {
-        let ends = self.warm_until().map_or(self.lost_at(), |until| until.min(self.lost_at()));
         match self.claim.renewal_mode {
-            RenewalMode::Off => ends,
+            RenewalMode::Off => self.lost_at(),
             RenewalMode::Auto => {
-                ends.min(BootInstant::from_nanos(self.renew_at.load(Ordering::Acquire)))
+                self.lost_at().min(BootInstant::from_nanos(self.renew_at.load(Ordering::Acquire)))
             }
         }
     }

@@ -189,7 +189,10 @@ impl Turns {
         use hashbrown::hash_map::EntryRef as Place;
 
         if wanted.mode != Mode::Exclusive {
-            return self.enter_shared(name, wanted, now);
+            return match self.enter_shared(name, wanted, now)? {
+                Entry::NoTurn => Ok(self.take_warm_of(name).map_or(Entry::NoTurn, Entry::Warm)),
+                entry => Ok(entry),
+            };
         }
         let of_owner = |owner| self.shared_holders.of(name, owner, now);
         if let Some(hold) = wanted.owner.as_ref().and_then(of_owner) {

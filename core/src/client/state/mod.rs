@@ -89,8 +89,8 @@ pub(crate) struct HoldEvents {
 pub(crate) struct Table {
     pub(crate) turns: Turns,
     pub(crate) holds: Registry,
-    /// Losses reported before the client recorded the hold, oldest first.
-    early_losses: VecDeque<(Token, Reason)>,
+    /// Losses and recalls reported before the client recorded the hold, oldest first.
+    early_events: VecDeque<(Token, HoldEvents)>,
 }
 
 #[derive(Default)]

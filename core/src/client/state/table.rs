@@ -9,12 +9,12 @@ use crate::{Mode, Reason, Token};
 
 use super::{Hold, HoldEvents, Shared, Table};
 
-/// Early losses need a limit, because those of ended holds stay in the list.
-const MOST_EARLY_LOSSES: usize = 1024;
+/// Early events need a limit, because those of ended holds stay in the list.
+const MOST_EARLY_EVENTS: usize = 1024;
 
 impl Table {
-    /// Returns the holds of these events. A loss without a hold is stored, because the acquire's
-    /// answer may arrive later.
+    /// Returns the holds of these events. A loss or recall without a hold is stored, because the
+    /// acquire's answer may arrive later.
     pub(crate) fn concerned(&mut self, events: &HashMap<Token, HoldEvents>) -> Vec<Arc<Hold>> {
         let holds = self.holds.find(|hold| events.contains_key(&hold.claim.token));
         if holds.len() < events.len() {
@@ -22,17 +22,17 @@ impl Table {
             for hold in &holds {
                 early.remove(&hold.claim.token);
             }
-            let losses = early.into_iter().filter_map(|(token, it)| Some((token, it.lost?)));
-            self.early_losses.extend(losses);
-            let excess = self.early_losses.len().saturating_sub(MOST_EARLY_LOSSES);
-            self.early_losses.drain(..excess);
+            early.retain(|_, events| events.recalled || events.lost.is_some());
+            self.early_events.extend(early);
+            let excess = self.early_events.len().saturating_sub(MOST_EARLY_EVENTS);
+            self.early_events.drain(..excess);
         }
         holds
     }
 
-    fn take_early_loss(&mut self, token: Token) -> Option<Reason> {
-        let place = self.early_losses.iter().position(|(lost, _)| *lost == token)?;
-        self.early_losses.remove(place).map(|(_, reason)| reason)
+    fn take_early_events(&mut self, token: Token) -> Option<HoldEvents> {
+        let place = self.early_events.iter().position(|(known, _)| *known == token)?;
+        self.early_events.remove(place).map(|(_, events)| events)
     }
 }
 
@@ -45,13 +45,18 @@ impl Shared {
 
     pub(crate) fn take_in(hold: &Arc<Hold>, wait_nanos: u64) {
         let (shared, first_due) = (&hold.shared, hold.first_due());
-        let (wakes_renewer, joined, lost) = {
+        let (wakes_renewer, joined, early) = {
             let mut table = shared.table();
             let wakes_renewer = table.holds.insert(hold, first_due, wait_nanos);
-            (wakes_renewer, table.turns.granted(hold), table.take_early_loss(hold.claim.token))
+            (wakes_renewer, table.turns.granted(hold), table.take_early_events(hold.claim.token))
         };
-        if let Some(reason) = lost {
-            hold.lose(reason);
+        if let Some(HoldEvents { recalled, lost, .. }) = early {
+            if recalled {
+                hold.note_contention();
+            }
+            if let Some(reason) = lost {
+                hold.lose(reason);
+            }
         }
         if wakes_renewer {
             shared.renewer.notify_one();

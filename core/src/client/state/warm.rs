@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::BootInstant;
 use crate::client::Options;
 use crate::clock::nanos;
+use crate::{BootInstant, LockName, Mode};
 
 use super::releasing::Releasing;
 use super::{Hold, Shared, Turns};
@@ -16,7 +16,7 @@ use super::{Hold, Shared, Turns};
 impl Options {
     /// Returns whether the server must send a recall for this request's hold.
     pub(crate) fn needs_recall(&self) -> bool {
-        self.keep_warm.is_some() && self.may_hand_over()
+        self.keep_warm.is_some() && self.mode == Mode::Exclusive && self.may_hand_over()
     }
 }
 
@@ -40,14 +40,6 @@ impl Hold {
         self.hand_over.warm_until.store(nanos, Ordering::SeqCst);
     }
 
-    /// Returns when the renewal task must end the warm hold.
-    pub(super) fn warm_check(&self) -> Option<BootInstant> {
-        // Cleared before `warm_until` is read: either this call returns it, or `try_keep_warm`
-        // finds the flag cleared, and schedules another check.
-        self.hand_over.is_check_scheduled.store(false, Ordering::SeqCst);
-        self.warm_until()
-    }
-
     /// Returns whether a request may take the warm hold, which it has removed from the local queue.
     pub(crate) fn take_warm(&self, wanted: &Options, now: BootInstant) -> bool {
         let may_take = wanted.may_hand_over()
@@ -64,14 +56,15 @@ impl Hold {
 
 impl Turns {
     /// Returns false if a local or a foreign request waits, or if the client can't keep the hold.
-    /// Whoever ends warm holds sets one of these flags before it locks the table.
+    /// Whoever ends warm holds sets one of these flags before it locks the table. If the hold was
+    /// lost meanwhile, it may have no turn.
     fn keep_warm(&mut self, hold: &Arc<Hold>) -> bool {
         let shared = &hold.shared;
         let can_keep = !hold.is_contended()
             && !shared.is_closed()
             && !shared.renewer_ended.load(Ordering::SeqCst);
         match self.taken.get_mut(&hold.claim.name) {
-            Some(taken) if can_keep && taken.queue.is_none() => {
+            Some(taken) if can_keep && taken.queue.is_none() && hold.has_turn() => {
                 taken.warm = Some(Arc::clone(hold));
                 true
             }
@@ -82,6 +75,11 @@ impl Turns {
     fn take_warm(&mut self, hold: &Hold) -> Option<Arc<Hold>> {
         let taken = self.taken.get_mut(&hold.claim.name)?;
         taken.warm.take_if(|warm| std::ptr::eq(&**warm, hold))
+    }
+
+    /// Returns a warm hold of `name`, for a request that will release or take it.
+    pub(super) fn take_warm_of(&mut self, name: &LockName) -> Option<Arc<Hold>> {
+        self.taken.get_mut(name)?.warm.take()
     }
 
     fn take_all_warm(&mut self) -> Vec<Arc<Hold>> {
@@ -98,15 +96,19 @@ impl Shared {
         if !hold.begin_turn(now) {
             return false;
         }
-        let until = (now + time).min(hold.granted_at + hold.claim.ttl);
-        hold.set_warm_until(Some(until));
-        let is_kept = hold.shared.table().turns.keep_warm(hold);
+        // A dropped request may not have taken the hold, which is renewed from now on.
+        hold.set_taken(true);
+        hold.set_warm_until(Some((now + time).min(hold.granted_at + hold.claim.ttl)));
+        let (is_kept, wakes_renewer) = {
+            let mut table = hold.shared.table();
+            let is_kept = table.turns.keep_warm(hold);
+            (is_kept, is_kept && table.holds.check_warm(hold))
+        };
+        if wakes_renewer {
+            hold.shared.renewer.notify_one();
+        }
         if !is_kept {
             hold.set_warm_until(None);
-        } else if !hold.hand_over.is_check_scheduled.swap(true, Ordering::SeqCst)
-            && hold.shared.table().holds.reschedule([(hold, hold.first_due())])
-        {
-            hold.shared.renewer.notify_one();
         }
         is_kept
     }

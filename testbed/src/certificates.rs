@@ -1,5 +1,3 @@
-//! A test CA, and a server certificate.
-
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,7 +10,7 @@ pub(crate) const AUTHORITY: &str = "ca.crt";
 pub(crate) const CERTIFICATE: &str = "server.crt";
 pub(crate) const KEY: &str = "server.key";
 
-/// OpenSSL's configuration, because the defaults differ between systems.
+/// OpenSSL's defaults differ between systems.
 const SETTINGS: &str = "[req]\n\
                         distinguished_name = subject\n\
                         [subject]\n\

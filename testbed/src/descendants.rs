@@ -26,7 +26,7 @@ pub(crate) fn is_stopped(pid: u32) -> bool {
     state(pid) == Some('T')
 }
 
-/// Returns whether a process has ended. A zombie counts as ended.
+/// A zombie counts as ended.
 pub fn has_ended(pid: u32) -> bool {
     state(pid).is_none_or(|state| matches!(state, 'Z' | 'X'))
 }
@@ -35,7 +35,7 @@ fn state(pid: u32) -> Option<char> {
     stat(pid).map(|(state, _)| state)
 }
 
-/// The ids still name these processes, because an ended child keeps its id until its parent waits.
+/// The ids aren't reused, because an ended child keeps its id until its parent waits.
 pub(crate) fn signal(pids: &[u32], signal: Signal) {
     for pid in pids.iter().filter_map(|pid| Pid::from_raw(i32::try_from(*pid).ok()?)) {
         let _ = kill_process(pid, signal);

@@ -22,7 +22,7 @@ pub(crate) fn temporary(server: &str, account: Option<Account>) -> Result<TempDi
 /// Fills `target` with the files that `make` creates, from a cache if possible.
 ///
 /// The cache has one archive per user, server and `recipe`. A clean-up of temporary files could
-/// remove a part of a folder, but not of an archive.
+/// remove parts of a folder, but not of an archive.
 pub(crate) fn fill(
     target: &Path,
     server: &str,
@@ -80,8 +80,7 @@ pub(crate) fn text(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// Returns the cache folder, and checks that it is private, because another user may have created
-/// it.
+/// Checks that the cache is private, because another user may have created it.
 ///
 /// The cache's parent is `LOCKWRIGHT_TESTBED_CACHE` or the temporary folder. All processes must
 /// share the cache, because `port::free` reserves ports by lock files in it.

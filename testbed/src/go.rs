@@ -13,10 +13,6 @@ const PACKAGE: &str = "golang-go";
 
 const PATIENCE: Duration = Duration::from_secs(20 * 60);
 
-/// Builds the Go module in `source` once, and returns the program.
-///
-/// # Errors
-/// If Go isn't installed, is older than `go.mod` requires, or fails.
 pub fn build(source: &Path) -> Result<PathBuf> {
     let place = place()?;
     fs::create_dir_all(&place)?;

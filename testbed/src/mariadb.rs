@@ -20,7 +20,7 @@ const USER: &str = "lockwright";
 /// A unique password, so that tests can search logs for it.
 const PASSWORD: &str = "not-for-logs-7391";
 
-/// Options of a [`MariaDb`], without syncs to disk by default.
+/// Options, by default without syncs to disk.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     settings: Vec<(String, String)>,
@@ -45,7 +45,6 @@ impl Options {
         }
     }
 
-    /// Rejects TCP connections without TLS.
     pub fn tls_only(self) -> Self {
         self.tls().set("require_secure_transport", "ON")
     }
@@ -109,9 +108,8 @@ impl MariaDb {
         self.sql(&format!("SET GLOBAL rpl_semi_sync_{role}_enabled = {}", u8::from(wait))).map(drop)
     }
 
-    /// Adds a user that may read the database, and logs in once.
-    ///
-    /// Without this login, MySQL would require TLS at the user's first TCP login.
+    /// Adds a user that may read the database, and logs in once: otherwise, MySQL would require TLS
+    /// at the first TCP login.
     pub fn add_user(&self, user: &str, password: &str) -> Result<()> {
         self.sql(&format!(
             "CREATE USER {user}@'%' IDENTIFIED BY '{password}'; GRANT SELECT ON {USER}.* TO {user}@'%'"

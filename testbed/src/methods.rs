@@ -79,7 +79,6 @@ macro_rules! tls {
                 self
             }
 
-            /// Like [`Self::tls`], and requires a client certificate.
             pub fn tls_with_client_certificates(mut self) -> Self {
                 self.tls.wants_client_certificates = true;
                 self.tls()
@@ -88,17 +87,10 @@ macro_rules! tls {
 
         impl $Server {
             /// Returns the CA's certificate file.
-            ///
-            /// # Panics
-            /// Without TLS.
             pub fn authority(&self) -> std::path::PathBuf {
                 self.$($path)+.tls.files().authority()
             }
 
-            /// Returns a client's certificate and key files.
-            ///
-            /// # Panics
-            /// Without TLS.
             pub fn client_certificate(&self) -> (std::path::PathBuf, std::path::PathBuf) {
                 let files = self.$($path)+.tls.files();
                 (files.certificate(), files.key())
@@ -122,7 +114,6 @@ macro_rules! ensemble_methods {
                 self.url_through(self.members.iter().map(Member::port))
             }
 
-            /// Waits for a leader other than `old`, and returns the new leader's index.
             pub fn wait_for_another_leader(&self, old: usize) -> crate::Result<usize> {
                 wait_until("the election", || self.leader().ok().filter(|leader| *leader != old))
             }
@@ -155,7 +146,6 @@ macro_rules! sql_methods {
     ($Server:ident, $Options:ident) => {
         crate::methods::setters! { $Options {
             pub fn password(password: &str) sets password to Some(password.to_owned());
-            /// Accepts TLS, with a certificate signed by the CA in `authority`.
             pub fn tls() sets tls to true;
         } }
 
@@ -175,7 +165,7 @@ macro_rules! sql_methods {
                 Ok(this)
             }
 
-            /// Restarts the server. Without `keep_data`, the database is new.
+            /// Without `keep_data`, the database is new.
             pub fn restart(&mut self, keep_data: bool) -> crate::Result<()> {
                 self.stop();
                 if !keep_data {
@@ -218,7 +208,6 @@ macro_rules! sql_methods {
                 self.sql_as(ADMIN, ADMIN_PASSWORD, statements)
             }
 
-            /// Like [`Self::sql`], as the user `lockwright`.
             pub fn sql_as_user(&self, statements: &str) -> crate::Result<String> {
                 self.sql_as(USER, self.password(), statements)
             }

@@ -15,9 +15,8 @@ use std::time::Duration;
 use crate::proxy::{Shared, Traffic};
 use crate::{Error, Result, sockets, wait};
 
-/// How long a dialled door waits for its member to listen. ZooKeeper's members dial a new leader
-/// before it listens. If refused, they redial. If a connection opens and closes, they elect another
-/// leader.
+/// How long a door waits for its member to listen. ZooKeeper's members dial a new leader before it
+/// listens. If refused, they redial. If a connection opens and closes, they elect another leader.
 const LISTENS_SOON: Duration = Duration::from_secs(3);
 
 pub(crate) type Greeting = fn(&mut TcpStream, usize) -> io::Result<Vec<u8>>;
@@ -26,7 +25,6 @@ pub(crate) type Greeting = fn(&mut TcpStream, usize) -> io::Result<Vec<u8>>;
 pub(crate) enum Dialler {
     /// The member with this index. No other member uses the door.
     Is(usize, Greeting),
-    /// The member whose process has the connection's other end.
     HasTheOtherEnd,
 }
 
@@ -57,7 +55,7 @@ struct Link {
 }
 
 impl Network {
-    /// Adds a member. The caller must store its process id in the result.
+    /// The caller must store the member's process id in the result.
     pub(crate) fn add_member(&self) -> Arc<AtomicU32> {
         let process = Arc::new(AtomicU32::new(0));
         self.0.state().processes.push(Arc::clone(&process));

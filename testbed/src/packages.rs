@@ -6,10 +6,8 @@ use crate::folder;
 
 const ROOT: &str = "LOCKWRIGHT_SERVER_ROOT";
 
-/// Returns the folder of packages, if the variable is set.
-///
 /// # Panics
-/// If the folder has no `usr`, because the tests would then use the installed servers.
+/// Without a folder `usr`, because the tests would then use the installed servers.
 pub(crate) fn root() -> Option<PathBuf> {
     let root = PathBuf::from(std::env::var_os(ROOT)?);
     assert!(root.join("usr").is_dir(), "{ROOT}={} has no folder usr", root.display());

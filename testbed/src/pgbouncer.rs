@@ -17,7 +17,7 @@ const PASSWORD: &str = "not-for-logs-5528";
 /// MD5, unlike SCRAM, is fast in an unoptimized client.
 const CHECKED_BY: &str = "md5";
 
-/// Options of a [`PgBouncer`], which pools transactions by default.
+/// Options, by default with transaction pooling.
 #[derive(Debug, Clone)]
 pub struct Options {
     server: SocketAddr,
@@ -72,17 +72,16 @@ impl PgBouncer {
         url(port, DATABASE)
     }
 
-    /// Runs SQL. Returns rows as lines, with `|` between fields.
+    /// Returns rows as lines, with `|` between fields.
     pub fn sql(&self, statements: &str) -> Result<String> {
         psql(self.port, DATABASE, statements, self.folder.path())
     }
 
-    /// Runs a PgBouncer command, such as `SHOW POOLS`.
+    /// Runs a command such as `SHOW POOLS`.
     pub fn command(&self, command: &str) -> Result<String> {
         psql(self.port, "pgbouncer", command, self.folder.path())
     }
 
-    /// Restarts PgBouncer. Its clients lose their connections.
     pub fn restart(&mut self) -> Result<()> {
         self.kill();
         self.process = launch(self.port, &self.options, self.folder.path())?;
@@ -131,7 +130,7 @@ fn launch(port: u16, options: &Options, folder: &Path) -> Result<Process> {
         .run_as(postgres::account())
         .start(folder)?;
     process.wait_until_ready(|| {
-        // A connection is a cheap poll. Then `psql` proves that this PgBouncer has the port.
+        // A connection is a cheap poll. `psql` proves that this PgBouncer has the port.
         TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()?;
         psql(port, "pgbouncer", "SHOW VERSION;", folder).ok()
     })?;

@@ -10,17 +10,14 @@ use crate::{Result, folder};
 const FIRST: u16 = 15_000;
 const COUNT: u16 = 15_000;
 
-/// A process reserves blocks of this many ports until it ends, so that another process can't take
-/// the port of a server that restarts.
+/// A process reserves blocks of this many ports until it ends, so that no other process takes a
+/// restarting server's port.
 const BLOCK: u16 = 50;
 
 const TRIES: usize = 5;
 
 /// Returns a free loopback port that no other test process gets. Callers retry, because another
 /// program may take the port.
-///
-/// # Panics
-/// If no port is free.
 pub fn free() -> u16 {
     static OURS: OnceLock<Mutex<Ports>> = OnceLock::new();
     let ours = OURS.get_or_init(|| {

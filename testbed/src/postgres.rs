@@ -25,7 +25,7 @@ const PASSWORD: &str = "not-for-logs-7391";
 const SECRET: &str = "SCRAM-SHA-256$1:bG9ja3dyaWdodC10ZXN0IQ==$\
      J0qBPHxCAuWYjtWNlfFDdN3zOrtAjzKK1ZldAVNhEbE=:YyjJvneaAwoh+WHImC3KC1WJSVbJBQGNO7KVfqOXp/Q=";
 
-/// Options of a [`Postgres`], without syncs to disk by default.
+/// Options, by default without syncs to disk.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     settings: Vec<(String, String)>,
@@ -46,17 +46,16 @@ impl Options {
         self.set("fsync", "on").set("full_page_writes", "on")
     }
 
-    /// Rejects TCP connections without TLS.
     pub fn tls_only(mut self) -> Self {
         self.tls_only = true;
         self.tls()
     }
 
-    /// Makes the server a hot standby of `primary`, with the settings and users of the primary.
+    /// Makes the server a hot standby, with the settings and users of `primary`.
     pub fn replica_of(mut self, primary: &Postgres) -> Self {
         self.primary =
             Some(Primary { folder: primary.folder.path().to_owned(), port: primary.port });
-        // A standby inherits the settings, because some must not be smaller than the primary's.
+        // Some settings must not be smaller than the primary's.
         self.settings.splice(0..0, primary.options.settings.iter().cloned());
         self.password.clone_from(&primary.options.password);
         self

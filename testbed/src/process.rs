@@ -35,14 +35,13 @@ pub struct Program {
 }
 
 methods::setters! { Program {
-    /// Sets the user. `None` means this process's user.
+    /// `None` means this process's user.
     pub fn run_as(account: Option<Account>) sets account to account;
-    /// Sets the time limit of [`run`](Self::run), two minutes by default.
+    /// The limit of [`run`](Self::run), by default two minutes.
     pub fn within(limit: Duration) sets limit to limit;
 } }
 
 impl Program {
-    /// Creates a program from its binary and the Debian package that contains it.
     pub fn new(binary: impl Into<String>, package: &'static str) -> Self {
         Self {
             binary: binary.into(),
@@ -80,7 +79,6 @@ impl Program {
         self
     }
 
-    /// Returns the binary's path, or an error that names its Debian package.
     pub fn locate(&self) -> Result<PathBuf> {
         locate(&self.binary, self.package)
     }
@@ -109,10 +107,7 @@ impl Program {
         })
     }
 
-    /// Runs the program in `folder` with `input`, and returns its output.
-    ///
-    /// # Errors
-    /// If the exit code isn't 0 or the limit is exceeded. The error contains the output.
+    /// Returns the program's output. The error after a failure or the limit also contains it.
     pub fn run(&self, folder: &Path, input: &str) -> Result<String> {
         let failed = |error: io::Error| Error::new(format!("{}: {error}", self.binary));
         let files = || Ok([tempfile::tempfile()?, tempfile::tempfile()?, tempfile::tempfile()?]);
@@ -141,7 +136,7 @@ impl Program {
         Path::new(&self.binary).file_name().and_then(|name| name.to_str()).unwrap_or(&self.binary)
     }
 
-    /// Returns a command that ends with this process. `setpriv` arranges this without unsafe code.
+    /// `setpriv` ends the command with this process, without unsafe code.
     fn dying_with_us(&self) -> Result<Command> {
         let mut command = if cfg!(target_os = "linux") {
             let mut setpriv = Command::new(locate("setpriv", "util-linux")?);
@@ -205,7 +200,7 @@ fn spawn(command: Command) -> io::Result<Child> {
     child.recv().expect("the spawner answers")
 }
 
-/// A child process. Dropping the value kills the process.
+/// A child process, killed on drop.
 #[derive(Debug)]
 pub struct Process {
     name: String,
@@ -230,8 +225,7 @@ impl Process {
         self.child.try_wait().ok().flatten()
     }
 
-    /// Polls until `ask` returns a value. If the process ends, or after [`wait::LIMIT`], returns an
-    /// error with the log.
+    /// If the process ends, or after [`wait::LIMIT`], returns an error with the log.
     pub fn wait_until_ready<T>(&mut self, mut ask: impl FnMut() -> Option<T>) -> Result<T> {
         let answer = wait::until(wait::LIMIT, || match ask() {
             Some(answer) => Some(Some(answer)),
@@ -244,8 +238,7 @@ impl Process {
         }
     }
 
-    /// Resumes the process, sends its stop signal, and waits for its end. Kills it after
-    /// [`wait::LIMIT`].
+    /// Resumes the process and sends its stop signal. Kills it after [`wait::LIMIT`].
     pub fn stop(&mut self) {
         self.stop_by(self.stop_signal);
     }
@@ -261,7 +254,7 @@ impl Process {
         }
     }
 
-    /// Kills the process (SIGKILL), even if frozen, and waits.
+    /// Kills the process, even if frozen, and waits.
     pub fn kill(&mut self) {
         if self.has_children && self.ended().is_none() {
             // A frozen process neither starts nor reaps children, so their ids can't be reused.
@@ -295,7 +288,6 @@ impl Process {
         assert!(stopped, "{} can be stopped", self.name);
     }
 
-    /// Resumes the process (SIGCONT).
     pub fn thaw(&self) {
         if self.has_children {
             self.cancel_kill_on_exit();

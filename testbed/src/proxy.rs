@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use crate::{Error, Result, port, wait};
 
-/// A proxy's treatment of data.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Traffic {
     #[default]
@@ -56,7 +55,6 @@ struct State {
 }
 
 impl Proxy {
-    /// Starts a forwarding proxy to `target`.
     pub fn start(target: SocketAddr) -> Result<Self> {
         port::retried(|| Self::start_at(port::local(port::free()), target))
     }
@@ -95,7 +93,6 @@ impl Proxy {
         self.drop_connections();
     }
 
-    /// Listens again, and forwards all data.
     pub fn mend(&self) {
         self.set(Traffic::Forward);
         self.shared.state().cut = false;
@@ -119,12 +116,10 @@ impl Proxy {
         self.shared.state().accepted
     }
 
-    /// Counts dropped pieces of data.
     pub fn swallowed(&self) -> usize {
         self.shared.state().swallowed
     }
 
-    /// Counts delayed pieces of data.
     pub fn delayed(&self) -> usize {
         self.shared.state().delayed
     }
@@ -135,12 +130,11 @@ impl Proxy {
         self.shared.changed.notify_all();
     }
 
-    /// Counts held pieces of requests.
     pub fn kept_requests(&self) -> usize {
         self.shared.state().kept_requests
     }
 
-    /// Waits until an answer was dropped. Returns `false` after [`wait::LIMIT`].
+    /// Returns `false` after [`wait::LIMIT`].
     pub fn wait_for_swallowed_answer(&self) -> bool {
         self.shared.wait_until(|state| state.swallowed_answers > 0)
     }

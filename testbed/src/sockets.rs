@@ -1,5 +1,5 @@
-//! Finds the number (inode) of the socket at a local connection's other end. The number is in
-//! `/proc/PID/fd` of the socket's process.
+//! The number (inode) of the socket at a local connection's other end. `/proc/PID/fd` of the
+//! socket's process has it.
 //!
 //! Members of an incomplete ensemble dial constantly, so this module queries `sock_diag(7)`, which
 //! is fast. The fallback, `/proc/net/tcp`, takes milliseconds.
@@ -8,7 +8,6 @@ use std::fs;
 use std::net::{SocketAddr, SocketAddrV4, TcpStream};
 use std::sync::OnceLock;
 
-/// Returns the number of the other end's socket, if that socket is local and open.
 pub(crate) fn number_of_other_end(connection: &TcpStream) -> Option<u32> {
     let SocketAddr::V4(here) = connection.local_addr().ok()? else { return None };
     let SocketAddr::V4(there) = connection.peer_addr().ok()? else { return None };

@@ -1,5 +1,3 @@
-//! Polling with a limit.
-
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -9,7 +7,6 @@ pub const LIMIT: Duration = Duration::from_secs(60);
 /// The limit for a server's answer, short because a frozen server never answers.
 pub(crate) const SOON: Duration = Duration::from_millis(500);
 
-/// Polls until there is an answer. Returns `None` after `limit`.
 pub fn until<T>(limit: Duration, mut ask: impl FnMut() -> Option<T>) -> Option<T> {
     let end = Instant::now() + limit;
     let mut pause = Duration::from_millis(1);

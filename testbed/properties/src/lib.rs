@@ -1,8 +1,8 @@
 //! Random input for the unit tests of parsers.
 //!
 //! By default, each run checks each property with the same [`CASES`] inputs. With
-//! `LOCKWRIGHT_PROPERTY_SECONDS`, each property is checked with new inputs for that many seconds. A
-//! failure prints the input.
+//! `LOCKWRIGHT_PROPERTY_SECONDS`, each property gets new inputs for that many seconds. A failure
+//! prints the input.
 #![forbid(unsafe_code)]
 
 use std::fmt::{Debug, Display};
@@ -52,7 +52,7 @@ pub fn urls_with_secrets(before: &[&str], after: &[&str], mut property: impl FnM
     check(url, |url| property(url));
 }
 
-/// Checks, with [`texts`], that a parser of URLs returns a printable value or a clear error.
+/// Checks, with [`texts`], that a URL parser returns a printable value or a clear error.
 pub fn urls<C: Debug, E: Display>(
     valid: &[&str],
     parse: impl Fn(&str) -> std::result::Result<C, E>,
@@ -79,7 +79,7 @@ pub fn no_password_is_shown<C: Debug, E: Debug + Display>(
     });
 }
 
-/// A text in each generated password. No message may contain this text.
+/// A text in each generated password.
 pub const SECRET: &str = "hush";
 
 /// Asserts that a message isn't empty and has no [`SECRET`].

@@ -7,7 +7,6 @@ use crate::{Error, Program, Result, ensemble};
 
 pub(super) const PACKAGE: &str = "etcd-client";
 
-/// A cluster's data that its members share.
 #[derive(Debug)]
 pub(super) struct Cluster {
     pub(super) token: String,
@@ -38,7 +37,7 @@ impl Cluster {
         program.args(arguments.iter().copied()).run(Path::new("/"), "")
     }
 
-    /// Like [`Self::run`], but retries, because commands fail during elections.
+    /// Retries, because commands fail during elections.
     pub(super) fn decide(&self, endpoints: &[String], arguments: &[&str]) -> Result<String> {
         let mut last = Error::new("nothing");
         let answer = ensemble::wait_until(&arguments.join(" "), || {

@@ -72,7 +72,7 @@ impl Member {
         self.cluster.run(&[self.endpoint()], arguments)
     }
 
-    /// Restarts the member on the same ports, and waits only for this member.
+    /// Restarts on the same ports, and waits only for this member.
     ///
     /// Without `keep_data`, a new member replaces this one. The others must be a majority to decide
     /// on the replacement.
@@ -106,7 +106,6 @@ impl Member {
         self.metric("etcd_server_is_leader") == Some(1.0)
     }
 
-    /// Returns whether the member follows or is a leader.
     pub fn has_leader(&self) -> bool {
         self.metric("etcd_server_has_leader") == Some(1.0)
     }
@@ -117,7 +116,6 @@ impl Member {
         answer.is_some_and(|answer| answer.contains(r#""health":"true""#))
     }
 
-    /// Returns a metric, or `None` if it is missing or the member doesn't answer.
     pub fn metric(&self, name: &str) -> Option<f64> {
         let answer = http::get(local(self.ports.metrics), "/metrics", SOON)?;
         let mut lines = answer.lines().filter_map(|line| line.rsplit_once(' '));

@@ -82,8 +82,7 @@ impl Etcd {
         Ok(())
     }
 
-    /// Adds a learner at the end of [`Etcd::members`], and returns its index. etcd accepts only
-    /// one learner.
+    /// Appends a learner to [`Etcd::members`], and returns its index. etcd accepts only one.
     pub fn add_learner(&mut self) -> Result<usize> {
         let (name, ports) = (format!("member-{}", self.members.len()), Ports::find());
         let mut initial = self.members[0].initial.clone();
@@ -145,7 +144,6 @@ impl Etcd {
         self.cluster.run(&self.endpoints(), arguments)
     }
 
-    /// Returns the index of the leader that a majority accepts.
     pub fn leader(&self) -> Result<usize> {
         let leads = |member: &Member| member.is_leader() && member.is_healthy();
         self.members.iter().position(leads).ok_or_else(|| Error::new("there is no leader"))
@@ -163,10 +161,7 @@ impl Etcd {
         })
     }
 
-    /// Restarts all members. Without `keep_data`, they form a new cluster.
-    ///
-    /// # Errors
-    /// If a member is a learner and `keep_data` is false.
+    /// Without `keep_data`, the members form a new cluster, and none may be a learner.
     pub fn restart(&mut self, keep_data: bool) -> Result<()> {
         if keep_data {
             return self.start_again(|member| member.launch(EXISTING));

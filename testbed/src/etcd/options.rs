@@ -6,9 +6,7 @@ use crate::{Program, Result, go, methods};
 
 pub(super) const ADMIN: (&str, &str) = ("root", "testbed-of-lockwright");
 
-/// Options of an [`Etcd`]. [`Version::Debian`] syncs to disk, [`Version::Current`] doesn't.
-///
-/// [`Etcd`]: super::Etcd
+/// [`Version::Debian`] syncs to disk, [`Version::Current`] doesn't.
 #[derive(Debug, Clone)]
 pub struct Options {
     pub(super) version: Version,
@@ -38,7 +36,7 @@ impl Default for Options {
 }
 
 methods::setters! { Options {
-    /// Sets the version; Debian's by default.
+    /// By default, Debian's.
     pub fn version(version: Version) sets version to version;
     pub fn members(count: usize) sets members to count;
 } }

@@ -26,9 +26,6 @@ impl Etcd {
     }
 
     /// Restores a snapshot and its revision in all members.
-    ///
-    /// # Errors
-    /// If a member is a learner.
     pub fn restore(&mut self, snapshot: &Snapshot) -> Result<()> {
         self.has_no_learner()?;
         let file = snapshot.file();

@@ -22,7 +22,6 @@ methods::setters! { ClusterOptions {
 } }
 
 impl ClusterOptions {
-    /// Starts the nodes and waits until the Cluster is whole.
     pub fn start(self) -> Result<Cluster> {
         let mut server = self.server.in_a_set()?;
         server.cluster = Some(self.node_timeout);
@@ -36,8 +35,6 @@ impl ClusterOptions {
     }
 }
 
-/// A Redis Cluster: three masters and a replica of each.
-///
 /// A node that [restarts](Redis::restart) keeps its identity and its view of the Cluster, even
 /// without its data.
 #[derive(Debug)]
@@ -47,7 +44,6 @@ pub struct Cluster {
     ids: Vec<String>,
 }
 
-/// A slot that [`Cluster::begin_move`] moves.
 #[derive(Debug)]
 #[must_use = "until it's finished, both masters serve a part of the slot's keys"]
 pub struct SlotMove {
@@ -100,8 +96,7 @@ impl Cluster {
             .ok_or_else(|| Error::new(format!("node {master} has no replica")))
     }
 
-    /// Waits until all answering nodes but `old` agree on another master of the key. Returns this
-    /// master.
+    /// Waits until all answering nodes but `old` agree on another master of the key.
     pub fn wait_for_failover(&self, key: &str, old: usize) -> Result<usize> {
         let slot = self.slot_of(key)?;
         wait_until("the failover", || {
@@ -130,7 +125,6 @@ impl Cluster {
         })
     }
 
-    /// Moves the key's slot to another master, and returns that master.
     pub fn move_slot(&self, key: &str) -> Result<usize> {
         let from = self.master_of(key)?;
         let views = self.views();
@@ -144,7 +138,7 @@ impl Cluster {
         Ok(to)
     }
 
-    /// Begins to move the key's slot. The old master answers `ASK` for missing keys.
+    /// The old master answers `ASK` for missing keys.
     pub fn begin_move(&self, key: &str, to: usize) -> Result<SlotMove> {
         let (slot, from) = (self.slot_of(key)?, self.master_of(key)?);
         self.set_slot(to, slot, &["IMPORTING", &self.ids[from]])?;
@@ -152,7 +146,6 @@ impl Cluster {
         Ok(SlotMove { slot, from, to })
     }
 
-    /// Moves the slot's keys and returns their number.
     pub fn move_keys(&self, slot: &SlotMove) -> Result<usize> {
         let (from, to) = (&self.nodes[slot.from], &self.nodes[slot.to]);
         let port = to.port.to_string();
@@ -187,8 +180,7 @@ impl Cluster {
         })
     }
 
-    /// Makes the new and the old master assign the slot to the new one. They notify the other nodes
-    /// later.
+    /// Assigns the slot to the new master on both masters, which notify the other nodes later.
     pub fn hand_over(&self, slot: &SlotMove) -> Result<()> {
         for node in [slot.to, slot.from] {
             self.set_slot(node, slot.slot, &["NODE", &self.ids[slot.to]])?;

@@ -2,7 +2,6 @@ use super::{Options, Redis};
 use crate::ensemble::all_at_once;
 use crate::{Proxy, Result};
 
-/// Independent Redis servers behind proxies.
 #[derive(Debug)]
 pub struct Fleet {
     pub servers: Vec<Redis>,

@@ -50,7 +50,7 @@ impl Redis {
         Ok(Self { process, port, bus_port, options: options.clone(), admin, folder })
     }
 
-    /// Returns the URL, with the first user's login, or with the password if there are no users.
+    /// The URL has the first user's login, or the password if there are no users.
     pub fn url(&self) -> String {
         self.url_through(self.port)
     }
@@ -59,11 +59,8 @@ impl Redis {
         format!("{}://{}127.0.0.1:{port}/", self.options.scheme(), self.options.in_url())
     }
 
-    /// Restarts the server on the same port.
-    ///
-    /// With `keep_data`, the server loads its persisted data. In [`Sentinels`] or a [`Cluster`], a
-    /// master that missed a failover restarts as a master, until the other processes make it a
-    /// replica.
+    /// In [`Sentinels`] or a [`Cluster`], a master that missed a failover restarts as a master,
+    /// until the other processes make it a replica.
     pub fn restart(&mut self, keep_data: bool) -> Result<()> {
         self.process.stop();
         let folder = self.folder.path();
@@ -79,7 +76,6 @@ impl Redis {
         Ok(())
     }
 
-    /// Returns a connection with all rights, over the unix socket.
     pub fn connection(&self) -> Result<Connection> {
         self.admin.connection()
     }
@@ -89,7 +85,7 @@ impl Redis {
         self.admin.command(command)
     }
 
-    /// Returns a field of `INFO`, or `None` if it is missing or the server doesn't answer.
+    /// Returns a field of `INFO`.
     pub fn info(&self, name: &str) -> Option<String> {
         let info: String = self.admin.ask(&["INFO"]).ok()?;
         let mut lines = info.lines().filter_map(|line| line.split_once(':'));

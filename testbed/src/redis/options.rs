@@ -11,7 +11,7 @@ use crate::{Result, folder, in_url, port};
 const ADMIN: &str = "testbed-of-lockwright";
 const ADMIN_PASSWORD: &str = "testbed-of-lockwright";
 
-/// Options of a [`Redis`], without persistence by default.
+/// Options, by default without persistence.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     pub(super) settings: Vec<(String, String)>,
@@ -37,7 +37,7 @@ impl Options {
         self.set("requirepass", quoted(password))
     }
 
-    /// Adds a user with rules as in `ACL SETUSER`. [`Redis::url`] logs in as the first user.
+    /// Adds a user with rules as in `ACL SETUSER`.
     pub fn user(mut self, name: &str, password: &str, rules: &str) -> Self {
         let (name, password, rules) = (name.to_owned(), password.to_owned(), rules.to_owned());
         self.users.push(User { name, password, rules });
@@ -49,7 +49,7 @@ impl Options {
         self
     }
 
-    /// Logs each write to a file. `fsync` is `always`, `everysec` or `no`.
+    /// `fsync` is `always`, `everysec` or `no`.
     pub fn append_only(self, fsync: &str) -> Self {
         self.set("appendonly", "yes").set("appendfsync", fsync)
     }

@@ -30,9 +30,9 @@ pub struct SentinelsOptions {
 }
 
 methods::setters! { SentinelsOptions {
-    /// Sets the options of each server. The Sentinels use TLS if the servers do.
+    /// The Sentinels use TLS if the servers do.
     pub fn servers(options: Options) sets server to options;
-    /// Sets the number of replicas, by default one.
+    /// By default one.
     pub fn replicas(count: usize) sets replicas to count;
     /// Sets how long a server may be silent before it counts as down; 1 s by default. Shorter
     /// times cause needless failovers.
@@ -41,7 +41,6 @@ methods::setters! { SentinelsOptions {
 } }
 
 impl SentinelsOptions {
-    /// Starts all processes, and calls [`Sentinels::wait_until_whole`].
     pub fn start(mut self) -> Result<Sentinels> {
         self.server = self.server.in_a_set()?;
         let master = self.server.clone().start()?;
@@ -100,7 +99,6 @@ impl Sentinels {
         format!("{scheme}+sentinel://{user}{}/{MASTER}", hosts.join(","))
     }
 
-    /// Returns the master on which at least two Sentinels agree.
     pub fn master(&self) -> Result<usize> {
         let named: Vec<usize> = self.opinions().into_iter().flatten().collect();
         named
@@ -120,7 +118,7 @@ impl Sentinels {
     }
 
     /// Waits for a master other than `old`, on which all answering Sentinels and the server itself
-    /// agree. Returns this master.
+    /// agree.
     pub fn wait_for_failover(&self, old: usize) -> Result<usize> {
         wait_until("the failover", || {
             let master = self.master().ok().filter(|master| *master != old)?;
@@ -170,14 +168,12 @@ impl Sentinel {
         Ok(Self { process: launch_sentinel(folder.path(), &admin)?, port, admin, folder })
     }
 
-    /// Restarts the Sentinel with its state.
     pub fn restart(&mut self) -> Result<()> {
         self.process.stop();
         self.process = launch_sentinel(self.folder.path(), &self.admin)?;
         Ok(())
     }
 
-    /// Sends a command on a new connection.
     pub fn command<T: FromRedisValue>(&self, command: &[&str]) -> Result<T> {
         self.admin.command(command)
     }

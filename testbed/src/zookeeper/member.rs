@@ -23,7 +23,6 @@ pub struct Member {
 crate::methods::process_methods!(Member);
 
 impl Member {
-    /// Returns the TLS port, if any, otherwise the client port.
     pub fn port(&self) -> u16 {
         if self.options.tls.is_on { self.ports.secure } else { self.ports.clients }
     }
@@ -36,7 +35,7 @@ impl Member {
         self.folder.path().join(CONFIGURATION)
     }
 
-    /// Restarts the member on the same ports, and waits only for this member.
+    /// Restarts on the same ports, and waits only for this member.
     pub fn restart(&mut self, keep_data: bool) -> Result<()> {
         self.process.stop();
         self.launch(keep_data)
@@ -48,7 +47,6 @@ impl Member {
         })
     }
 
-    /// Runs ZooKeeper's command line client as the superuser.
     pub fn cli(&self, arguments: &[&str]) -> Result<String> {
         let (user, password) = SUPERUSER;
         let mut script = format!("addauth digest {user}:{password}\n{}\n", arguments.join(" "));
@@ -76,7 +74,7 @@ impl Member {
         u64::from_str_radix(&zxid, 16).ok()
     }
 
-    /// Returns a value of `mntr`, or `None` if the member doesn't answer.
+    /// Returns a value of `mntr`.
     pub fn monitor(&self, name: &str) -> Option<String> {
         self.line("mntr", &format!("{name}\t"))
     }

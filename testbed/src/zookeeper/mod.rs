@@ -20,7 +20,6 @@ use crate::{Error, Result, folder, methods};
 use election::name;
 use server::Ports;
 
-/// A ZooKeeper ensemble, of three members by default.
 #[derive(Debug)]
 pub struct ZooKeeper {
     /// The members, observers last.
@@ -69,7 +68,7 @@ impl ZooKeeper {
         self.members[member].four_letter(command)
     }
 
-    /// Returns the leader. If an isolated old leader remains, returns the newer leader.
+    /// If an isolated old leader remains, returns the newer leader.
     pub fn leader(&self) -> Result<usize> {
         let leaders = self.members.iter().enumerate().filter(|(_, member)| member.is_leader());
         // The zxid's upper half is the epoch.
@@ -96,7 +95,6 @@ impl ZooKeeper {
         })
     }
 
-    /// Restarts all members and waits for them.
     pub fn restart(&mut self, keep_data: bool) -> Result<()> {
         self.start_again(|member| member.launch(keep_data))
     }

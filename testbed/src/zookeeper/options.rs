@@ -13,9 +13,7 @@ pub(super) const SUPERUSER_DIGEST: &str = "super:BjMD6lv93tLW0ebdOOqhyYONNqs=";
 const KEY_STORE: &str = "key-store.pem";
 const TRUST_STORE: &str = "trust-store.pem";
 
-/// Options of a [`ZooKeeper`]; by default, with a short tick and without disk syncs.
-///
-/// [`ZooKeeper`]: super::ZooKeeper
+/// Options, by default without disk syncs.
 #[derive(Debug, Clone)]
 pub struct Options {
     pub(super) voters: usize,
@@ -44,11 +42,10 @@ impl Default for Options {
 }
 
 methods::setters! { Options {
-    /// Sets the number of voting members; three by default. One member is a standalone server.
+    /// The voting members, by default three. One is a standalone server.
     pub fn members(count: usize) sets voters to count;
-    /// Sets the number of observers; none by default.
     pub fn observers(count: usize) sets observers to count;
-    /// Sets the tick; 200 ms by default (ZooKeeper's is 2 s).
+    /// By default 200 ms (ZooKeeper's is 2 s).
     pub fn tick(tick: Duration) sets tick to tick;
     pub fn durable() sets is_durable to true;
     /// Uses the default heap, compilers and threads, for benchmarks.
@@ -62,7 +59,7 @@ impl Options {
         self.set("syncLimit", ticks.to_string())
     }
 
-    /// Sets the shortest and the longest session timeout; by default two ticks and 40 s.
+    /// The session timeouts are by default two ticks and 40 s.
     pub fn sessions(self, shortest: Duration, longest: Duration) -> Self {
         self.set("minSessionTimeout", shortest.as_millis().to_string())
             .set("maxSessionTimeout", longest.as_millis().to_string())

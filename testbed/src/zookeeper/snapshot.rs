@@ -10,7 +10,6 @@ use crate::{Result, folder};
 pub struct Snapshot(TempDir);
 
 impl ZooKeeper {
-    /// Copies the leader's data folder while the leader is frozen.
     pub fn snapshot(&self) -> Result<Snapshot> {
         let snapshot = Snapshot(folder::temporary("zookeeper-snapshot", None)?);
         let leader = &self.members[self.leader()?];
@@ -20,7 +19,7 @@ impl ZooKeeper {
         copied.map(|()| snapshot)
     }
 
-    /// Restores a snapshot in all members. Transaction ids continue after the snapshot's last id.
+    /// Transaction ids continue after the snapshot's last id.
     pub fn restore(&mut self, snapshot: &Snapshot) -> Result<()> {
         self.start_again(|member| {
             member.forget()?;

@@ -25,7 +25,7 @@ pub struct Results {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
     pub rounds: usize,
-    /// True for a smoke run, whose figures mean nothing.
+    /// A smoke run's figures mean nothing.
     pub smoke: bool,
 }
 

@@ -1,5 +1,3 @@
-//! The table of measurements.
-
 #[derive(Debug)]
 pub struct Workload {
     pub id: &'static str,

@@ -26,7 +26,7 @@ pub(crate) const ALL: &[Path] = &[
     Path { name: "a renewal, of 1,000 holds", prepare: renewal },
 ];
 
-/// Enough executions to average out work that only some executions do.
+/// Enough to average out work that only some executions do.
 const TIMES: u64 = 2_000;
 
 const NAME: &str = "orders/42";

@@ -51,7 +51,6 @@ pub struct Handshake {
     pub notes: &'static [&'static str],
 }
 
-/// A connected lock library.
 #[allow(async_fn_in_trait)] // the futures stay in one thread
 pub trait Library: Sized + 'static {
     type Hold: 'static;
@@ -63,7 +62,7 @@ pub trait Library: Sized + 'static {
         self.lock(name, ttl).await
     }
 
-    /// Acquires a name, and waits in the library's own way.
+    /// Waits in the library's own way.
     async fn lock(&self, name: &str, ttl: Duration) -> Result<Self::Hold>;
 
     async fn unlock(&self, hold: Self::Hold) -> Result<()>;
@@ -80,7 +79,7 @@ pub trait Library: Sized + 'static {
     }
 }
 
-/// An error for a function that the library lacks.
+/// For a function that the library lacks.
 #[derive(Debug)]
 pub struct Cannot(pub String);
 

@@ -33,7 +33,7 @@ impl<'a> BackendRun<'a> {
         Self { backend, pace, subjects, table: Table::default(), progress, only }
     }
 
-    /// Ends the subjects' processes: their background work would disturb other measurements.
+    /// The subjects' background work would disturb other measurements.
     pub(super) fn dismiss_all(&mut self) {
         self.subjects.iter_mut().for_each(RunningSubject::dismiss);
     }
@@ -82,8 +82,8 @@ impl<'a> BackendRun<'a> {
         seen
     }
 
-    /// Checks the mutual exclusion of a subject's contending tasks. If there were few hand-overs,
-    /// repeats the check for longer, because a subject may start late.
+    /// If there were few hand-overs, repeats the check for longer, because a subject may start
+    /// late.
     fn check(
         &self,
         subject: &mut RunningSubject<'_>,

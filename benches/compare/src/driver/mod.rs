@@ -1,5 +1,3 @@
-//! Measures subjects on servers.
-
 mod backend_run;
 mod cores;
 mod holding;
@@ -23,16 +21,15 @@ use worker::{Handshake, Program};
 
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// The backends; empty for all.
+    /// Empty for all.
     pub backends: Vec<String>,
-    /// The workloads; empty for all.
+    /// Workloads; empty for all.
     pub only: Vec<String>,
     pub rounds: usize,
-    /// If true, measures for a moment, only to check that everything works.
+    /// Measures for a moment, only to check that everything works.
     pub smoke: bool,
     /// Lockwright's programs: the baseline, the current build, and perhaps an earlier build.
     pub ours: Vec<(Kind, Vec<String>)>,
-    /// The peers' command lines.
     pub peers: Vec<Vec<String>>,
     /// The peers that couldn't be built.
     pub missing: Vec<Missing>,
@@ -49,7 +46,7 @@ impl Plan {
     }
 }
 
-/// Runs all measurements. `so_far` gets the results after each backend.
+/// `so_far` gets the results after each backend.
 ///
 /// # Errors
 /// If Lockwright's own programs can't be started.

@@ -21,7 +21,7 @@ pub(super) struct Pace {
     pub(super) exclusion: Duration,
     pub(super) warming: Duration,
     pub(super) settling: Duration,
-    /// How long waiters are measured: a third of the TTL, in which all periodic work happens.
+    /// A third of the TTL, in which all periodic work happens.
     pub(super) waiting: Duration,
     pub(super) waiters_waiting: usize,
     pub(super) holds: Vec<u64>,
@@ -29,7 +29,7 @@ pub(super) struct Pace {
     /// The pause before renewals are measured: half the renewal interval, which puts the holds'
     /// renewal in the middle of the measurement.
     pub(super) before_renewal: Duration,
-    /// How long renewals are measured: a third of the TTL, in which each hold is renewed once.
+    /// A third of the TTL, in which each hold is renewed once.
     pub(super) renewal: Duration,
     pub(super) growth_rounds: usize,
     pub(super) growth: Duration,

@@ -76,8 +76,7 @@ impl Turns {
         self.in_time().len() as f64 / self.seconds()
     }
 
-    /// Returns all waits, sorted. Includes waits that end after the measurement, which reveal
-    /// starvation.
+    /// Includes waits that end after the measurement, which reveal starvation.
     pub(super) fn waits(&self) -> Vec<u64> {
         let mut waits: Vec<u64> = self.turns.iter().map(|turn| turn.granted - turn.asked).collect();
         waits.sort_unstable();

@@ -71,7 +71,7 @@ impl Program {
         let mut process = command.spawn().map_err(|error| failed(&error))?;
         let (commands, output) = (process.stdin.take(), process.stdout.take());
         let (sender, answers) = channel();
-        // A read could block indefinitely, so reads have their own thread.
+        // A read could block indefinitely.
         std::thread::spawn(move || {
             let lines = output
                 .into_iter()
@@ -103,7 +103,6 @@ impl Worker {
         let _ = self.commands.as_mut().map(|commands| writeln!(commands, "{command}"));
     }
 
-    /// Returns the answer's text after `word`.
     pub(super) fn answer(&mut self, word: &str, time: Duration) -> Result<String, Failure> {
         let answer = self.answer_within(time + LIMIT)?;
         let (first, rest) = answer.split_once(' ').unwrap_or((&answer, ""));

@@ -1,5 +1,3 @@
-//! Changes between two runs.
-
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
@@ -15,8 +13,6 @@ struct Change {
     line: String,
 }
 
-/// Describes changes beyond the noise: Lockwright's, or those of all subjects if `all`.
-///
 /// Divides each figure by the baseline's, if any, because a slower machine changes both figures.
 pub fn text(old: &Results, new: &Results, all: bool) -> String {
     let (before, after) = (View::of(old), View::of(new));

@@ -1,5 +1,3 @@
-//! The report of a run: a page with pictures.
-
 mod about;
 mod charts;
 pub mod compare;
@@ -29,8 +27,7 @@ pub enum Extent {
     Full,
 }
 
-/// Writes the report of `results` (from the file `json`): the page `markdown`, and new pictures in
-/// `folder`.
+/// Writes the page `markdown`, and new pictures in `folder`. `results` are from the file `json`.
 pub fn write(
     results: &Results,
     json: &Path,

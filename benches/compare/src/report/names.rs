@@ -14,7 +14,7 @@ pub(super) fn title(measure: &str) -> String {
     }
 }
 
-/// Returns the smallest difference that counts. Even idle servers cause smaller differences.
+/// Even idle servers cause smaller differences.
 pub(super) fn resolution(measure: &str) -> f64 {
     match unit(measure) {
         Unit::Percent => 0.5,

@@ -26,7 +26,7 @@ impl Page {
         }
     }
 
-    /// Adds a table. Its first `words` columns contain words, the others figures.
+    /// The first `words` columns contain words, the others figures.
     pub(super) fn table(&mut self, head: &[String], words: usize, rows: &[Vec<String>]) {
         let width = |column: usize| {
             let cells = rows.iter().map(|row| &row[column]).chain([&head[column]]);

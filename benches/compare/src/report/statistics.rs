@@ -1,5 +1,3 @@
-//! Statistics of a few rounds.
-//!
 //! The noise has an unknown distribution, so this module uses medians, distribution-free intervals,
 //! and an exact rank test.
 
@@ -12,8 +10,7 @@ pub const BETWEEN_RUNS: f64 = 0.1;
 /// The maximum number of each run's values in the exact test, so that the test is fast.
 const ENOUGH: usize = 40;
 
-/// Returns the smallest change that counts. With few rounds, this change is larger, because the
-/// rounds may agree by chance.
+/// Returns the smallest change that counts: larger for few rounds, which may agree by chance.
 pub fn relevant(rounds: usize) -> f64 {
     match rounds {
         0..=2 => 0.5,
@@ -44,7 +41,6 @@ impl Spread {
         })
     }
 
-    /// Returns whether 1 is outside the spread, and the median is far enough from 1.
     pub fn is_beyond_noise(&self) -> bool {
         (self.low > 1.0 || self.high < 1.0) && is_change(self.median, relevant(self.rounds))
     }
@@ -55,8 +51,8 @@ fn is_change(ratio: f64, least: f64) -> bool {
     ratio.max(1.0 / ratio) >= (1.0 + least) * (1.0 - 1e-12)
 }
 
-/// Returns how many values to omit at each end, so that the true median is between the remaining
-/// values with [`CERTAINTY`].
+/// Returns how many values to omit at each end, so that the rest encloses the true median with
+/// [`CERTAINTY`].
 fn rank(count: usize) -> usize {
     // The probability that exactly `rank` values are below the true median.
     let mut chance = 0.5_f64.powi(count as i32);
@@ -87,12 +83,11 @@ fn sorted(values: &[f64]) -> Vec<f64> {
     sorted
 }
 
-/// Returns the ratio of each round. Zero to zero is 1.
+/// Zero to zero is 1.
 pub fn ratios(of: &[f64], to: &[f64]) -> Vec<f64> {
     of.iter().zip(to).map(|(of, to)| if of == to { 1.0 } else { of / to }).collect()
 }
 
-/// Returns whether two runs differ beyond their noise.
 pub fn differ(old: &[f64], new: &[f64]) -> bool {
     let (Some(before), Some(after)) = (Spread::of(old), Spread::of(new)) else { return false };
     let rounds = before.rounds.min(after.rounds);

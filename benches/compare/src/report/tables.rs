@@ -74,7 +74,7 @@ fn per_regime<'a>(
     written.collect::<Vec<_>>().join(" / ")
 }
 
-/// Writes a table with each backend's name only in its first row.
+/// Writes each backend's name only in its first row.
 fn table<'a>(
     page: &mut Page,
     view: &View<'a>,

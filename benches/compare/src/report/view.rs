@@ -130,7 +130,6 @@ pub(super) fn spread(cell: &Cell, measure: &str) -> Option<Spread> {
     Spread::of(&figures(cell, measure)?)
 }
 
-/// Subtracts keep-alives from commands per second, if the server counts keep-alives.
 fn figures(cell: &Cell, measure: &str) -> Option<Vec<f64>> {
     let figures = cell.measures.get(measure)?;
     match cell.measures.get(KEEP_ALIVES).filter(|_| measure == "server_commands_per_second") {

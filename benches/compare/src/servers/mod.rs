@@ -35,7 +35,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     BACKENDS.iter().map(|(name, _)| *name)
 }
 
-/// The running servers of one backend. Dropping this value stops them.
+/// The servers of one backend, stopped on drop.
 #[derive(Debug)]
 pub struct Servers {
     /// The URL for Lockwright.
@@ -50,8 +50,8 @@ pub struct Servers {
 }
 
 pub(crate) trait Counts: Debug {
-    /// Returns the number of commands so far, including commands in scripts. Returns `None` if the
-    /// server doesn't count commands.
+    /// Returns the number of commands so far, including those in scripts, if the server counts
+    /// them.
     fn served(&self) -> Result<Option<u64>> {
         Ok(None)
     }
@@ -75,10 +75,7 @@ impl Servers {
         Self { url, addresses, version, counts, roots: Vec::new(), per_look: 0 }
     }
 
-    /// Starts a backend's servers. All child processes that start during the call count as servers.
-    ///
-    /// # Panics
-    /// If there is no such backend.
+    /// All child processes that start during the call count as servers.
     pub fn start(backend: &str) -> Result<Self> {
         let us = std::process::id();
         let before = descendants::of(us);
@@ -101,8 +98,8 @@ impl Servers {
         Ok(served.map(|(now, before)| now.saturating_sub(before + self.per_look)))
     }
 
-    /// Returns the number of keep-alives since `before`, on connections open at both times, or
-    /// `None` if the servers don't count keep-alives.
+    /// Returns the number of keep-alives since `before`, on connections open at both times, if the
+    /// servers count them.
     pub fn keep_alives_since(&self, before: &BTreeMap<String, u64>) -> Result<Option<u64>> {
         let now = self.counts.keep_alives()?;
         let of_connection = |(connection, count): (&String, &u64)| {

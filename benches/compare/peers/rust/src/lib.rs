@@ -2,10 +2,6 @@
 #![forbid(unsafe_code)]
 
 /// Returns a crate's name and locked version.
-///
-/// # Panics
-///
-/// If `Cargo.lock` lacks the crate.
 #[must_use]
 pub fn library(name: &str) -> &'static str {
     let package = format!("name = \"{name}\"\nversion = \"");

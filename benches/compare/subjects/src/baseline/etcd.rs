@@ -29,7 +29,7 @@ pub(super) struct Etcd {
 
 #[derive(Default)]
 struct Queues {
-    /// The keys of each queue, by revision.
+    /// By revision.
     keys: HashMap<String, BTreeMap<i64, String>>,
     waiting: HashMap<String, oneshot::Sender<()>>,
     /// The revision at which `keys` was read. The watch's events up to this revision are skipped.

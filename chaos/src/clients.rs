@@ -214,12 +214,12 @@ impl<'a> Clients<'a> {
     }
 }
 
-/// Reads a journal, which may not exist yet.
+/// The journal may not exist yet.
 fn read(path: &Path) -> Vec<Entry> {
     journal::read(path).unwrap_or_default()
 }
 
-/// Counts the exclusive holds that haven't ended. Only exclusive holders write to the register.
+/// Counts exclusive holds that haven't ended: only their holders write to the register.
 fn holds(entries: &[Entry]) -> usize {
     let mut exclusive = BTreeSet::new();
     let mut held = Vec::new();

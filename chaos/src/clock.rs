@@ -1,7 +1,5 @@
-//! The servers' wall clock.
-//!
-//! A library, loaded by `LD_PRELOAD`, adds an offset to the clock. etcd is linked statically, so
-//! etcd can't load the library.
+//! The servers' wall clock, to which a library, loaded by `LD_PRELOAD`, adds an offset. etcd,
+//! linked statically, can't load it.
 
 use std::fs;
 use std::os::unix::fs::FileExt;

@@ -1,6 +1,6 @@
 //! The record of results: one line per schedule in `chaos/evidence/CONFIGURATION.tsv`.
 //!
-//! Results for the servers in `LOCKWRIGHT_SERVER_ROOT` are in a subfolder with that root's name.
+//! Results for servers in `LOCKWRIGHT_SERVER_ROOT` are in a subfolder with the root's name.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

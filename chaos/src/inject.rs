@@ -239,7 +239,6 @@ impl Scene<'_> {
     }
 
     /// Acquires repeatedly with new clients for `lasts`, then for at most [`SOON`] until one fails.
-    /// Returns `None` if none fails.
     fn refusal(&self, lasts: Duration) -> Option<String> {
         let end = Instant::now() + lasts;
         let mut refused = 0;

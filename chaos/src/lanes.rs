@@ -26,7 +26,6 @@ struct Task {
     seeds: Vec<u64>,
 }
 
-/// The number of schedules by outcome, and of failed lanes.
 #[derive(Default)]
 struct Counts {
     schedules: BTreeMap<String, usize>,

@@ -49,7 +49,6 @@ struct Record {
     promises: Promises,
 }
 
-/// A recorded schedule.
 pub(crate) struct Schedule {
     pub(crate) seed: u64,
     /// The plan's version when the schedule ran.

@@ -212,7 +212,6 @@ mod tests {
         assert_eq!(overlaps(&end_with_their_process(&history)), []);
     }
 
-    /// Returns the verdict if the server loses its data at the instant `at`.
     fn with_data_lost(mut entries: Vec<Entry>, at: u64) -> Outcome {
         let fault = Fault::ServerDataLost;
         let profile = Profile::new("redis");

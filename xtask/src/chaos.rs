@@ -7,8 +7,8 @@ use crate::{folders, process, servers, tmp};
 
 pub(crate) const USAGE: &str = include_str!("../../chaos/usage.txt");
 
-/// A build with the tests' features, so that cargo builds no crate twice. With `--example`, cargo
-/// enables the features of dev-dependencies, as for tests.
+/// With `--example`, cargo enables the features of dev-dependencies, as for tests, so it builds no
+/// crate twice.
 const BUILD: [&str; 7] = [
     "build",
     "--workspace",

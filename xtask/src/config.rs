@@ -11,7 +11,7 @@ struct Package {
     serverless: &'static [&'static str],
 }
 
-/// Packages whose tests start servers, the longest tests first.
+/// The longest tests first.
 #[rustfmt::skip]
 const LIST: &[Package] = &[
     Package { package: "lockwright-sql", servers: &["postgres", "mysql", "pgbouncer"], serverless: &["lib", "sqlite", "conformance"] },

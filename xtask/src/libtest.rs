@@ -28,7 +28,7 @@ impl Suite {
         self.finished && self.counts.failed == 0
     }
 
-    /// Returns the counts, with at least one failure if the test binary aborted.
+    /// Counts at least one failure if the test binary aborted.
     pub(crate) fn counts(&self) -> Counts {
         let least = u64::from(!self.finished);
         Counts { failed: self.counts.failed.max(least), ..self.counts }

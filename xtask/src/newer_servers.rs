@@ -85,7 +85,7 @@ impl Server {
     }
 }
 
-/// The folder of a server's unpacked packages, and the server's name, such as `MySQL 9.7`.
+/// A server's unpacked packages, and its name, such as `MySQL 9.7`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Root {
     pub(crate) folder: PathBuf,

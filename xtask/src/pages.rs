@@ -34,7 +34,7 @@ pub(crate) fn check(root: &Path) -> io::Result<Vec<String>> {
     Ok(problems)
 }
 
-/// Returns a problem for each feature, backend or URL scheme that a page must list but doesn't.
+/// Finds features, backends and URL schemes that a page must list but doesn't.
 fn untold(root: &Path) -> io::Result<Vec<String>> {
     let read = |page: &str| std::fs::read_to_string(root.join(page)).unwrap_or_default();
     let features = features(&root.join("Cargo.toml"))?;

@@ -68,7 +68,7 @@ pub(crate) fn output(program: &str, args: &[&str]) -> Result<String, String> {
     Err(format!("`{program} {}`: {}: {}", args.join(" "), output.status, complaint.trim()))
 }
 
-/// Removes the variables that `cargo run` set, because they would make cargo rebuild crates.
+/// `cargo run`'s variables would make cargo rebuild crates.
 pub(crate) fn without_our_own(command: &mut Command) {
     for (name, _) in std::env::vars_os() {
         if name.to_str().is_some_and(|name| name.starts_with("CARGO_PKG_"))

@@ -8,7 +8,6 @@ use crate::options::Options;
 use crate::process::output;
 use crate::report::Report;
 
-/// The page whose table lists phrases and their limits per 1,000 words.
 const STYLE: &str = include_str!("../../docs/src/style.md");
 
 /// The minimum length in bytes of a string literal that counts as a message.

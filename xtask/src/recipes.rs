@@ -115,7 +115,7 @@ pub(crate) fn java(place: &Place, name: &str) -> Result<Vec<String>, String> {
     Ok(["java", "-cp", &format!("{classes}:{libraries}"), name].map(str::to_owned).to_vec())
 }
 
-/// Copies the programs, and installs the libraries next to them, where Node.js searches.
+/// Installs the libraries next to the copied programs, where Node.js searches.
 fn node_libraries(place: &Place) -> Result<(), String> {
     let sources = fs::read_dir(&place.source).map_err(text)?.flatten();
     let sources = sources.map(|file| shown(&file.path()));

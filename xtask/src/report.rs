@@ -37,7 +37,7 @@ impl Report {
         Self { outcome, ..Self::default() }
     }
 
-    /// Prints an error. An empty text means that the error was printed before.
+    /// An empty text means that the error was printed before.
     pub(crate) fn of_result(result: Result<Self, String>) -> Self {
         result.unwrap_or_else(|problem| {
             problem.lines().for_each(|line| println!("     {line}"));

@@ -49,8 +49,8 @@ fn of_a_case<'a>(said: &[&'a str]) -> Option<&'a str> {
     said.iter().copied().find(|line| line.contains(LATE) || line.contains(CASE_WAITED))
 }
 
-/// Returns the first panic's line about a time-out. Returns `None` if any panic lacks such a line,
-/// because that panic may report a wrong result.
+/// Returns the first panic's line about a time-out, or `None` if any panic lacks one: that panic
+/// may report a wrong result.
 fn of_panics<'a>(said: &[&'a str]) -> Option<&'a str> {
     let mut panics = said.split(|line| line.contains(PANICKED)).skip(1);
     let why = |panic: &[&'a str]| {

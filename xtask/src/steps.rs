@@ -69,7 +69,7 @@ const LEANEST: usize = 30;
 
 const CLIENT_LIBRARIES: &[&str] = &["redis", "sqlx", "sqlx-core", "libsqlite3-sys"];
 
-/// The permitted `-sys` crates of the command-line tool.
+/// The command-line tool's permitted `-sys` crates.
 const BOUND: &[&str] = &["libsqlite3-sys", "linux-raw-sys"];
 
 /// Crates that need more than a C compiler to build.

@@ -40,7 +40,7 @@ impl Table {
         true
     }
 
-    /// Keeps the page's verdicts for the newer servers that this run hasn't tested.
+    /// Keeps the page's verdicts for newer servers that this run hasn't tested.
     fn keep_newer(&mut self, page: &str) {
         let kept = Self::of_page(page);
         if self.newer.is_empty() {
@@ -186,7 +186,7 @@ pub(crate) fn begin() -> io::Result<()> {
     }
 }
 
-/// Records the results, which replace those of earlier runs.
+/// The results replace those of earlier runs.
 pub(crate) fn note(suite: &Suite) {
     if !suite.title.contains(" tests/") {
         return;

@@ -1,4 +1,4 @@
-//! Kills a command that exceeds its time limit, and its descendants, and reports their state.
+//! Kills a command that exceeds its limit, with its descendants, and reports their state.
 //!
 //! Processes are killed by id, because a foreground command shares this process's group.
 

@@ -11,7 +11,7 @@ use crate::process::output;
 
 const IN_MEMORY: &str = "/dev/shm";
 
-/// The free memory that the folder needs. The servers of all tests used 2.6 GB.
+/// The free memory needed. The servers of all tests used 2.6 GB.
 const ENOUGH_KIB: u64 = 8 << 20;
 
 static FOLDER: OnceLock<PathBuf> = OnceLock::new();

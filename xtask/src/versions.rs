@@ -54,7 +54,7 @@ fn obstacle(options: &Options) -> Option<&'static str> {
     )
 }
 
-/// Downloads the packages for the step `versions`. That step retries a failed download.
+/// The step `versions` retries a failed download.
 pub(crate) fn download(options: &Options) -> Result<Report, String> {
     if obstacle(options).is_some() {
         return Ok(Report::of(true));

@@ -86,7 +86,7 @@ pub(crate) trait Servers: Send {
         Ok(format!("server {new} took over from {old}"))
     }
 
-    /// Waits for a new leader in place of the killed server `old`. Returns the new leader's index.
+    /// Waits for a new leader in place of the killed server `old`.
     fn wait_for_failover(&mut self, old: usize) -> Result<usize> {
         Err(format!("server {old} has no failover").into())
     }
@@ -95,7 +95,7 @@ pub(crate) trait Servers: Send {
         Ok(())
     }
 
-    /// If `on`, closes the clients' connections and limits new ones. Otherwise, removes the limit.
+    /// If `on`, closes the clients' connections and limits new ones, else removes the limit.
     fn limit_connections(&mut self, on: bool) -> Result<()> {
         let _ = on;
         Err("this configuration has no limit of connections".into())

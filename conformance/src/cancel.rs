@@ -3,8 +3,7 @@
 use std::pin::pin;
 use std::task::Poll;
 
-/// Polls `future` at most `polls` times, then drops it. Returns `None` if `future` is still
-/// pending.
+/// Polls `future` at most `polls` times, then drops it. Returns `None` if it is still pending.
 pub async fn after_polls<F: Future>(polls: usize, future: F) -> Option<F::Output> {
     let mut future = pin!(future);
     let mut left = polls;

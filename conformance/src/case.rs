@@ -67,7 +67,6 @@ impl fmt::Display for Group {
     }
 }
 
-/// A case's requirement on the profile or the factory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Need {
     Fences,
@@ -143,7 +142,6 @@ pub struct Case {
     pub name: &'static str,
     /// The checked property.
     pub about: &'static str,
-    /// If a need isn't met, the outcome is [`Outcome::NotPromised`].
     pub(crate) needs: &'static [Need],
     pub(crate) body: Body,
 }

@@ -1,4 +1,4 @@
-//! Child processes of the cases: each runs this program with a job, and writes its journal to
+//! Child processes of the cases. Each runs this program with a job, and writes its journal to
 //! stdout.
 
 use std::io::{BufRead, BufReader, Write};
@@ -23,7 +23,6 @@ const ADDRESS: &str = "LOCKWRIGHT_CONFORMANCE_ADDRESS";
 const NAME: &str = "x";
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// Returns a command that starts this program, in which [`main`] connects to `address`.
 fn this_program(address: &str) -> Option<Command> {
     let mut command = Command::new(std::env::current_exe().ok()?);
     command.env(ADDRESS, address);
@@ -155,7 +154,6 @@ pub(crate) struct Child {
 }
 
 impl Child {
-    /// Starts a process that does `what` with the lock `x`.
     pub(crate) fn start(
         context: &Context,
         what: What,

@@ -1,5 +1,3 @@
-//! The environment of a case.
-
 use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -45,7 +43,6 @@ impl Context {
         Ok(Self { clock, ttl, profile, backend, factory, connect, root })
     }
 
-    /// Returns another connection to the same store.
     pub(crate) async fn another(&self) -> Result<Self> {
         self.on(&self.connect).await
     }
@@ -68,7 +65,6 @@ impl Context {
         self.ttl * 3 + self.profile.slow_poll * 2 + self.moment()
     }
 
-    /// Returns a client with its own connection.
     pub(crate) async fn client(&self) -> Result<Locks> {
         self.client_on(self.connect.connect().await?)
     }
@@ -176,7 +172,6 @@ impl Context {
         self.granted_every(self.ttl / 100, claim, within, Wait::No).await
     }
 
-    /// Requests `claim` every `step` until granted. Fails after `within`.
     pub(crate) async fn granted_every(
         &self,
         step: Duration,
@@ -215,7 +210,7 @@ impl Context {
         Ok(())
     }
 
-    /// Waits at most `time` until no name of the case is held. Returns the names still held.
+    /// Waits at most `time` until none of the case's names is held. Returns those still held.
     pub(crate) async fn left_after(&self, time: Duration) -> Result<Vec<LockName>> {
         let give_up = self.clock.now() + time;
         loop {
@@ -231,7 +226,6 @@ impl Context {
         self.listed("").await
     }
 
-    /// Returns the case's held names that begin with `prefix`.
     pub(crate) async fn listed(&self, prefix: &str) -> Result<Vec<LockName>> {
         let (prefix, mut names, mut from) = (format!("{}{prefix}", self.root), Vec::new(), None);
         loop {
@@ -260,7 +254,6 @@ impl Context {
         }
     }
 
-    /// Like [`take`](Self::take), but returns the claim.
     #[track_caller]
     pub(crate) fn taken(&self, claim: Claim) -> impl Future<Output = Verdict<Claim>> {
         let at = Failure::new(format!("{} was not granted though it was free", claim.name));
@@ -303,7 +296,6 @@ impl Context {
         }
     }
 
-    /// Requests an exclusive lock, and fails if it is granted.
     #[track_caller]
     pub(crate) fn is_held(&self, local: &str) -> impl Future<Output = Verdict> {
         let at = Failure::new(format!("{local} was granted to a second claim"));
@@ -410,7 +402,7 @@ impl Context {
         async move { Ok(timeout(poll / 2, waiting).await.map_err(|_| at)???) }
     }
 
-    /// Checks that all waiters are woken, and releases their holds.
+    /// Also releases the holds.
     pub(crate) async fn all_woken<H: Held>(
         &self,
         waiting: impl IntoIterator<Item = JoinHandle<Result<H>>>,
@@ -444,7 +436,6 @@ async fn in_turn<T>(steps: Vec<impl Future<Output = Verdict<T>>>) -> Verdict {
     Ok(())
 }
 
-/// A grant with its request's times.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Grant {
     pub(crate) granted: Granted,
@@ -454,8 +445,8 @@ pub(crate) struct Grant {
     pub(crate) answered: BootInstant,
 }
 
-/// Calls `attempt` until it succeeds, at most three times and each time with a new name. A busy
-/// machine can make an attempt fail.
+/// Tries at most three times, each with a new name, because a busy machine can make an attempt
+/// fail.
 pub(crate) async fn soon(attempt: impl AsyncFn(&'static str) -> Verdict) -> Verdict {
     for name in ["x0", "x1"] {
         if attempt(name).await.is_ok() {
@@ -497,7 +488,7 @@ impl Waiters {
         }));
     }
 
-    /// Checks that all tasks except aborted ones were served in this order.
+    /// Aborted tasks may be missing.
     pub(crate) async fn are_served(self, order: &[usize]) -> Verdict {
         for task in self.tasks {
             match task.await {

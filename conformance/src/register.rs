@@ -31,9 +31,9 @@ struct State {
 pub struct Writes {
     /// The highest accepted fence.
     pub highest: u64,
-    /// The count of accepted writes.
+    /// Accepted writes.
     pub accepted: usize,
-    /// The count of rejected writes.
+    /// Rejected writes.
     pub refused: usize,
 }
 
@@ -46,7 +46,7 @@ pub(crate) enum Request {
 }
 
 impl Register {
-    /// Writes to the register of `name`. Returns whether the register accepted the fence.
+    /// Writes to the register of `name`. Returns whether it accepted the fence.
     pub fn write_to(&self, name: &str, fence: Fence) -> bool {
         let mut state = lock(&self.0);
         let writes = state.writes.entry(name.to_owned()).or_default();
@@ -60,7 +60,7 @@ impl Register {
         fresh
     }
 
-    /// Returns the highest fence and the counts of the writes for `name`.
+    /// Returns the counts of writes for `name`.
     pub fn counts(&self, name: &str) -> Writes {
         lock(&self.0).writes.get(name).copied().unwrap_or_default()
     }
@@ -144,7 +144,7 @@ impl Counter {
         text.parse().map_err(|_| std::io::Error::other(format!("torn counter: {text:?}")))
     }
 
-    /// Reads the number, and writes it increased by one, without a lock.
+    /// Increments the number without a lock.
     pub fn add_one(path: &Path) -> std::io::Result<()> {
         let number = Self::read(path)?;
         thread::yield_now();

@@ -194,7 +194,7 @@ impl Report {
         self.count(|outcome| matches!(outcome, Outcome::Failed(_)))
     }
 
-    /// Returns the number of cases whose property the backend doesn't promise.
+    /// Returns the number of cases not promised.
     pub fn not_promised(&self) -> usize {
         self.count(|outcome| matches!(outcome, Outcome::NotPromised(_)))
     }

@@ -137,7 +137,7 @@ pub fn fails<T: fmt::Debug>(answer: Result<T>, kind: ErrorKind) -> Error {
     error
 }
 
-/// Returns the answer's error. Panics without an error of this kind that contains `says`.
+/// Like [`fails`], and panics unless the error contains `says`.
 #[track_caller]
 pub fn fails_with<T: fmt::Debug>(answer: Result<T>, kind: ErrorKind, says: &str) -> Error {
     let error = fails(answer, kind);
@@ -145,7 +145,7 @@ pub fn fails_with<T: fmt::Debug>(answer: Result<T>, kind: ErrorKind, says: &str)
     error
 }
 
-/// Returns the error, and panics if one of its texts or causes contains the secret.
+/// Returns the error. Panics if a text or cause of it contains the secret.
 pub fn without_secret(error: Error, secret: &str) -> Error {
     let mut texts = vec![error.to_string(), format!("{error:?}"), format!("{error:#?}")];
     let mut cause = std::error::Error::source(&error);

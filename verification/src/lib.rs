@@ -71,7 +71,7 @@ const MOST_STATES: usize = 200_000_000;
 /// Explores all states, but stops at the first broken promise that `wanted` selects.
 ///
 /// # Panics
-/// If there are more than 200,000,000 states.
+/// With more than 200,000,000 states.
 pub fn explore<P: Protocol>(
     protocol: &P,
     wanted: impl Fn(P::Promise) -> bool,

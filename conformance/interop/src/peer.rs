@@ -78,7 +78,7 @@ impl Peer {
         }
     }
 
-    /// Suspends the program. Its connections stay open.
+    /// Suspends the program, with open connections.
     pub fn freeze(&self) {
         self.signal(Signal::STOP);
     }

@@ -3,8 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Returns `parent/name`. If missing, `make` creates it in a temporary folder, and this function
-/// moves it.
+/// Returns `parent/name`. If missing, moves it from a temporary folder, in which `make` creates it.
 pub fn create_once(parent: &Path, name: &str, make: impl FnOnce(&Path) -> PathBuf) -> PathBuf {
     let place = parent.join(name);
     if !place.is_dir() {

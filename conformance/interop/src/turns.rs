@@ -13,7 +13,6 @@ pub enum Side {
     Theirs,
 }
 
-/// A lock's holding side, and how often it changed.
 #[derive(Default)]
 struct Turns {
     inside: Option<Side>,

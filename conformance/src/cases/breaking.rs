@@ -131,8 +131,7 @@ async fn has_no_note(context: &Context) -> Verdict {
     Ok(())
 }
 
-/// Checks that `overlap` lasts until the deadline, because the holder may not notice the break
-/// earlier.
+/// `overlap` must last until the deadline, because the holder may not notice the break earlier.
 fn admits(overlap: Duration, context: &Context, entry: &Grant, ttl: Duration) -> Verdict {
     let passed = context.clock.now().saturating_since(entry.sent);
     // The client deducts an allowance for clock drift from the TTL.

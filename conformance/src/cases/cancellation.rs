@@ -52,8 +52,8 @@ fn after(polls: usize, verdict: Verdict) -> Verdict {
     verdict.map_err(|failure| Failure::new(format!("dropped after {polls} polls: {failure}")))
 }
 
-/// Calls `attempt` with new clients for 0, 1, 2, … polls, until they complete the call. Checks each
-/// time that no hold is left.
+/// Calls `attempt` with new clients for 0, 1, 2, … polls, until a call completes. Each time, no
+/// hold may be left.
 async fn at_each_poll(
     context: &Context,
     attempt: impl AsyncFn(usize, &Locks, &Faulty) -> Verdict<bool>,

@@ -28,8 +28,7 @@ fn value(leader: Option<&Leader>) -> Option<&str> {
     leader?.value.as_deref()
 }
 
-/// Returns whether a leader's value is `wanted`. Without an identity, a leader's value is unknown
-/// and accepted.
+/// Without an identity, a leader's value is unknown and accepted.
 fn says(leader: Option<&Leader>, wanted: &str) -> bool {
     leader
         .is_some_and(|leader| leader.identity.is_none() || leader.value.as_deref() == Some(wanted))

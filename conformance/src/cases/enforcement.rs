@@ -170,7 +170,7 @@ async fn of_those_who_write_at_once_the_latest_stays(context: Context) -> Verdic
     Ok(())
 }
 
-/// Writes, and retries if a concurrent write makes the store unavailable.
+/// Retries if a concurrent write makes the store unavailable.
 async fn written(to: &dyn Protected, fenced: &Fenced, clock: &Clock) -> Result<(), Error> {
     for _ in 1..20 {
         match to.write(fenced, fenced.fence.get()).await {

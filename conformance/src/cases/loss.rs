@@ -169,7 +169,7 @@ async fn a_late_renewal_revives_nothing(context: Context) -> Verdict {
     let (guard, faulty) = context.faulty_guard().await?;
     faulty.next(Op::Renew, [Fate::DelayAnswer(context.ttl / 10)]);
     faulty.called(Op::Renew, 1).await;
-    // The jump passes the grant's deadline, but not the deadline that the renewal would set.
+    // The jump passes the grant's deadline, but not the renewal's.
     context.clock.jump(context.ttl * 62 / 100);
     for _ in 0..=10 {
         ensure!(guard.check().is_err(), "the check succeeds after the deadline");

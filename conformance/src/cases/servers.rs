@@ -123,7 +123,7 @@ async fn a_waiter_outlives_a_restart(context: Context) -> Verdict {
         return Err(Failure::new(format!("the waiter ended while the lock was held: {ended:?}")));
     }
     let fence = guard.fence();
-    // An error is ignored, because the release's answer may be lost.
+    // The release's answer may be lost.
     let _ = guard.release().await;
     let granted = waiter.await??;
     ensure!(granted.fence() > fence, "the waiter's fence is {}", granted.fence());

@@ -133,7 +133,6 @@ async fn tries_are_counted(context: Context) -> Verdict {
     Ok(two.mutex("x").retry(1, context.ttl).acquire().await?.release().await?)
 }
 
-/// How a claim's hold ends.
 #[derive(Clone, Copy)]
 enum Going {
     Released,
@@ -143,8 +142,7 @@ enum Going {
 async fn woken(context: &Context, going: Going) -> Verdict {
     let slow = context.profile.slow_poll;
     let (locks, faulty) = context.faulty_client().await?;
-    // Two clients share the backend and wait alternately, because a wake-up must reach each of
-    // them.
+    // Two clients share the backend and wait in turn: a wake-up must reach each.
     let clients = [locks, context.client_on(faulty.clone())?];
     // Without a wake-up, the next poll is at least three quarters of `slow` later.
     let soon = slow * 6 / 10;
@@ -166,7 +164,7 @@ async fn woken(context: &Context, going: Going) -> Verdict {
     Ok(())
 }
 
-/// Returns how long a waiter waits after the end of the lock's hold.
+/// Returns a waiter's wait after the hold's end.
 async fn let_in_after(
     context: &Context,
     name: &str,

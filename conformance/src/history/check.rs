@@ -19,8 +19,8 @@ pub struct Checked {
     pub figures: Figures,
 }
 
-/// Checks a journal, whose entries must be sorted by timestamp, as [`read`](super::journal::read)
-/// returns them.
+/// Checks entries, which must be sorted by timestamp, as [`read`](super::journal::read) returns
+/// them.
 pub fn check(entries: &[Entry], rules: &Rules) -> Checked {
     let run = Run::of(entries);
     let figures = Figures::of(&run, rules);

@@ -9,7 +9,7 @@ use super::rules::Rules;
 use super::run::{End, Request, Run, Tracked};
 use super::waiting::gaps;
 
-/// Statistics of one run, or the sum of [several](Figures::add). All integers are counts.
+/// Statistics of one run, or the sum of [several](Figures::add). Integers are counts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Figures {
     /// Requests, renewals, releases, writes and breaks.

@@ -48,9 +48,9 @@ pub enum Event {
     Granted {
         /// The request's number.
         request: u64,
-        /// The hold's token.
+        /// The token.
         token: Token,
-        /// The hold's fence.
+        /// The fence.
         fence: Fence,
         /// The hold's deadline without renewals.
         deadline: BootInstant,
@@ -64,19 +64,19 @@ pub enum Event {
     },
     /// A hold was renewed. The holder writes this before it relies on the new deadline.
     Renewed {
-        /// The hold's token.
+        /// The token.
         token: Token,
         /// The new deadline.
         deadline: BootInstant,
     },
     /// The last guard is about to release the hold or turn it into a ticket.
     Releasing {
-        /// The hold's token.
+        /// The token.
         token: Token,
     },
     /// The holder noticed the loss of its hold.
     Lost {
-        /// The hold's token.
+        /// The token.
         token: Token,
         /// The reason.
         reason: Reason,
@@ -87,7 +87,7 @@ pub enum Event {
     /// Before this entry, the client must read the clock for `looked`, call `check()`, and record a
     /// new deadline as [`Renewed`](Self::Renewed).
     Writing {
-        /// The hold's token.
+        /// The token.
         token: Token,
         /// The time just before the check.
         looked: BootInstant,
@@ -96,9 +96,9 @@ pub enum Event {
     },
     /// The register answered a write.
     Wrote {
-        /// The hold's token.
+        /// The token.
         token: Token,
-        /// The hold's fence.
+        /// The fence.
         fence: Fence,
         /// True if the register accepted the write.
         accepted: bool,
@@ -124,7 +124,7 @@ pub enum Event {
         /// False if the break changed nothing.
         broke: bool,
     },
-    /// The machine was too busy to run the process's tasks from `since` until this entry.
+    /// The busy machine ran no task of the process from `since` until this entry.
     Delayed {
         /// When tasks last ran on time.
         since: BootInstant,

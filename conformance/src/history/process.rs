@@ -47,7 +47,7 @@ impl Process {
         Self::without(&self.stops, from, to)
     }
 
-    /// Returns an interval's parts outside `pauses`, which must be sorted by start.
+    /// `pauses` must be sorted by start.
     fn without(
         pauses: &[(BootInstant, BootInstant)],
         from: BootInstant,

@@ -18,7 +18,7 @@ pub(crate) struct Tracked {
     /// The earliest possible time of the holder's next check: the grant, or the register's last
     /// answer.
     pub(super) looked: BootInstant,
-    /// The time of an unanswered write, and the time of the check before it.
+    /// The times of an unanswered write, and of the check before it.
     pub(super) writing: Option<(BootInstant, BootInstant)>,
 }
 

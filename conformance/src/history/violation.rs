@@ -10,7 +10,7 @@ use super::hold::{Hold, seconds};
 pub struct Violation {
     /// The rule.
     pub rule: Rule,
-    /// The holds that violate the rule.
+    /// The violating holds.
     pub holds: Vec<Hold>,
     title: String,
     /// The description's text between two holds.

@@ -112,7 +112,7 @@ impl Holding {
         self.held
     }
 
-    /// Returns the hold without recording an end, because another guard shares it.
+    /// Records no end, because another guard shares the hold.
     pub(crate) fn forget(self) -> Held {
         self.watching.abort();
         self.held

@@ -33,8 +33,8 @@ const TASKS: u64 = 3;
 
 /// Runs `plan` with clients that `open` connects, and returns after all holds have ended.
 ///
-/// Retries `open` until the plan's time is over. Failed requests are only recorded in the journal,
-/// because faults cause most of them.
+/// Retries `open` until the plan's time is over. Failed requests are only journaled: faults cause
+/// most of them.
 ///
 /// # Errors
 /// - The backend rejected a request as unsupported or invalid.

@@ -55,7 +55,7 @@ impl Client {
         self.is_closed.store(true, Ordering::SeqCst);
     }
 
-    /// Awaits the request. A grant after `close()` has returned is a failure.
+    /// A grant after `close()` has returned is a failure.
     async fn drive<T>(
         &self,
         request: impl Future<Output = Result<Option<T>>>,
@@ -133,7 +133,7 @@ impl Process {
         Ok(holdings.and_then(|holdings| holdings.into_iter().next()))
     }
 
-    /// Records the requests `asked`. `request` returns their holds in the same order.
+    /// `request` returns the holds of `asked` in the same order.
     pub(super) async fn request_all(
         &self,
         client: &Client,

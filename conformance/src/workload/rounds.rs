@@ -205,7 +205,7 @@ impl Process {
         if let Some(second) = self.request(client, asked, send(again.clone())).await? {
             let (one, two) = (first.held(), second.held());
             if one.token() != two.token() {
-                // The first hold was lost, so the second request got a new hold.
+                // The first hold was lost.
                 another = Some(second);
             } else if one.fence() == two.fence() {
                 same = Some(second.forget());

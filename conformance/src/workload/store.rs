@@ -11,7 +11,7 @@ use crate::register::Request;
 /// A register per lock, and a queue of tickets. Calls may block, and fail if the store is
 /// unreachable.
 pub trait Store: Send + Sync + 'static {
-    /// Writes to the register of `name`. Returns false if the register has accepted a higher fence.
+    /// Writes to the register of `name`. Returns false if it has accepted a higher fence.
     fn write(&self, name: &str, fence: Fence) -> io::Result<bool>;
 
     /// Leaves a ticket, a single line, for another process.

@@ -12,7 +12,7 @@ use crate::history::violation::Violation;
 
 /// The height of a hold's lane in pixels.
 const LANE: f64 = 26.0;
-/// The height of a fault's or violation's lane in pixels.
+/// The same for a fault or violation.
 const BAND: f64 = 20.0;
 const BAR: f64 = 16.0;
 

@@ -56,7 +56,7 @@ fn step(least: f64) -> f64 {
 pub(super) struct Lanes(Vec<f64>);
 
 impl Lanes {
-    /// Occupies and returns a free lane. Calls must be ordered by `from`.
+    /// Calls must be ordered by `from`.
     pub(super) fn take(&mut self, from: f64, to: f64) -> usize {
         let free = self.0.iter().position(|end| *end <= from);
         let lane = free.unwrap_or(self.0.len());

@@ -112,6 +112,9 @@ impl Process {
         };
         let value = random.below(1_000).to_string();
         let name = &choices.name;
+        // Nothing is drawn without recalls, so that the seeds of other backends keep their meaning.
+        let keep_warm = (locks.profile().recalls && random.one_in(3))
+            .then(|| random.time(MILLISECOND, self.plan.ttl));
         let request = async {
             match (mode, work) {
                 (Mode::Permits { count, of }, _) => {
@@ -122,7 +125,14 @@ impl Process {
                     let campaign = locks.election(name).campaign(value);
                     choices.send(campaign, Held::Leadership).await
                 }
-                _ => choices.send(locks.mutex(name), Held::Guard).await,
+                _ => {
+                    let request = locks.mutex(name);
+                    let request = match keep_warm {
+                        Some(time) => request.keep_warm(time),
+                        None => request,
+                    };
+                    choices.send(request, Held::Guard).await
+                }
             }
         };
         let request = self.request(client, choices.asked(mode), request);

@@ -17,7 +17,7 @@ use crate::{release, value, wakeup};
 
 const TRIES: usize = 5;
 
-/// The polling interval of a waiter while the watch is inactive.
+/// A waiter's polling interval while the watch is inactive.
 const POLL: Duration = Duration::from_secs(1);
 
 pub(crate) enum Step {
@@ -29,14 +29,13 @@ pub(crate) struct AcquireSteps<'a> {
     pub(crate) shared: &'a Arc<Shared>,
     pub(crate) claim: &'a Claim,
     pub(crate) waits: bool,
-    /// True if the oldest key in the name's range belongs to another name, so that the client must
-    /// put its key in a non-empty range. With raw names, the range of `a` contains the keys of
-    /// `a/b`.
+    /// True if the oldest key in the name's range belongs to another name, so the client must put
+    /// its key in a non-empty range. With raw names, the range of `a` contains the keys of `a/b`.
     pub(crate) must_queue: bool,
-    /// The number of key deletions that the watch reported before the request. If a later one is of
-    /// a key that the waiter waits for, the waiter retries at once.
+    /// The number of key deletions that the watch reported before the request. After a later one of
+    /// an awaited key, the waiter retries at once.
     deletions: usize,
-    /// True if the watch was active before the request. Otherwise, the waiter polls.
+    /// True if the watch was active before the request.
     is_watched: bool,
     begun: BootInstant,
 }
@@ -157,8 +156,8 @@ impl AcquireSteps<'_> {
         self.place(place, owner, previous.keys.first().map(QueueKey::of)).await
     }
 
-    /// Renews the lease of a fixed claim while it waits, because no background task does. The
-    /// claim's TTL starts only with its grant. Returns false if the lease has ended.
+    /// Renews a waiting fixed claim's lease, because no background task does. The claim's TTL
+    /// starts only with its grant. Returns false if the lease has ended.
     pub(crate) async fn keep_fixed(&self, Place { lease, is_held, .. }: &Place) -> Result<bool> {
         if !lease.is_fixed || *is_held || self.shared.clock.now() < lease.due() {
             return Ok(true);

@@ -1,9 +1,9 @@
 //! Acquiring a lock as a reader or for permits.
 //!
 //! The client reads the queue. If the claim can be granted, the client adds its key unless another
-//! key was added after the read. If the claim must wait, or after `JOINS` failed attempts, the
-//! client adds the key unconditionally. So the key of a claim that doesn't wait can delay other
-//! claims only after `JOINS` attempts.
+//! was added after the read. If the claim must wait, or after `JOINS` failed attempts, it adds the
+//! key unconditionally. So the key of a claim that doesn't wait can delay other claims only after
+//! `JOINS` attempts.
 
 use std::sync::Arc;
 
@@ -79,8 +79,8 @@ impl AcquireSteps<'_> {
         }
     }
 
-    /// Puts the key. With a `snapshot`, the put fails if a key was added to the queue after the
-    /// snapshot, or if the key of the reader whose fence this claim takes has changed.
+    /// Puts the key. With a `snapshot`, the put fails if a key was added to the queue since, or if
+    /// the key of the reader whose fence this claim takes has changed.
     async fn put(
         &mut self,
         lease: &Arc<Lease>,
@@ -157,8 +157,8 @@ impl AcquireSteps<'_> {
         let put = TxnOp::put(own.key.clone(), value.bytes(), Some(on_its_lease));
         let txn = Txn::new().when([own.is_unchanged(), from.is_unchanged()]).and_then([put]);
         let noting = self.shared.transact(txn, Effect::Changes, Some(lease)).await;
-        // If an earlier, unanswered copy of the request stored the value, `succeeded` is false. The
-        // caller then reads the queue again.
+        // If an earlier, unanswered copy of the request stored the value, `succeeded` is false, and
+        // the caller reads the queue again.
         Ok(noting?.succeeded)
     }
 

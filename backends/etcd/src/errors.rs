@@ -41,8 +41,8 @@ pub(crate) enum ErrorClass {
     Unsure,
 }
 
-/// etcd's error messages, with the class, kind and text that Lockwright gives them. An entry
-/// without a kind leaves open whether the request had an effect, so the request's `Effect` decides.
+/// etcd's error messages, with Lockwright's class, kind and text. An entry without a kind leaves
+/// open whether the request had an effect, so the request's `Effect` decides.
 const REFUSALS: [(&str, ErrorClass, Option<ErrorKind>, &str); 19] = [
     (NO_LEASE, NoLease, Some(Unavailable), "the etcd lease expired during the request; retry"),
     ("permission denied", Refused, Some(Denied), NO_PERMISSION),
@@ -144,7 +144,7 @@ const REFUSALS: [(&str, ErrorClass, Option<ErrorKind>, &str); 19] = [
 const NO_LEASE: &str = "lease not found";
 
 /// etcd sends this error even for a request that it carries out, if the space ran out after etcd
-/// accepted the request.
+/// accepted it.
 const NO_SPACE: &str = "database space exceeded";
 
 const TOO_LARGE: &str = "message length too large";

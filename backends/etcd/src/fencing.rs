@@ -29,7 +29,7 @@ use lockwright_core::{Error, ErrorKind, Fence, Result};
 
 use crate::errors::{Effect, ErrorClass, classify, error, unexpected_response, words};
 
-/// Stored fences have a fixed number of digits, so that they sort as text.
+/// Fixed, so that stored fences sort as text.
 const DIGITS: usize = 20;
 
 /// Carries out the transaction `write` if no later holder has written, and stores the fence under
@@ -67,9 +67,8 @@ pub async fn transact(
     outcome(&answered, fenced).map_err(name)
 }
 
-/// Adds the fence check to `write`. etcd has no comparison "at most", so the stored fence must be
-/// less than `fence + 1`. No comparison matches a missing value, so the first fence needs a branch
-/// of its own.
+/// etcd has no comparison "at most", so the stored fence must be less than `fence + 1`. No
+/// comparison matches a missing value, so the first fence needs its own branch.
 fn guarded(key: Vec<u8>, fence: Fence, write: Txn) -> Result<Txn> {
     let fence = fence.checked().map_err(|error| error.with_backend("etcd"))?;
     let text = |number: u64| format!("{number:0DIGITS$}");

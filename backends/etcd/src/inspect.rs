@@ -43,7 +43,7 @@ impl Position {
     }
 }
 
-/// Returns a page of names. Each name's queue is read as a whole, even beyond the page.
+/// Returns a page of names. Each name's whole queue is read, even beyond the page.
 pub(crate) async fn page(shared: &Shared, prefix: &str, from: Option<Cursor>) -> Result<Page> {
     let keys = shared.keys();
     let beginning = keys.beginning(prefix);

@@ -38,7 +38,7 @@ struct State {
     proven: BootInstant,
     answered: Option<KeptAlive>,
     /// The tokens of the lease's claims, including claims that may still arrive. For readers and
-    /// permits, the key contains the token, because a lease can have several claims for one name.
+    /// permits, the key contains the token: a lease can have several such claims for one name.
     claims: HashMap<(LockName, Option<Token>), Token>,
     is_retired: bool,
     closes: BootInstant,
@@ -84,8 +84,8 @@ impl Lease {
         Self { id, ttl, is_fixed, state: Mutex::new(state), stream: tokio::sync::Mutex::default() }
     }
 
-    /// Sends a keep-alive. Dropping the future closes the stream, so that a later keep-alive
-    /// doesn't receive this one's response.
+    /// Sends a keep-alive. Dropping the future closes the stream, so a later keep-alive doesn't
+    /// receive this one's response.
     pub(crate) async fn keep_alive(&self, link: &Link, clock: &Clock) -> Result<(), ClientError> {
         let begun = clock.now();
         let mut slot = self.stream.lock().await;
@@ -118,8 +118,8 @@ impl Lease {
         lock(&self.state).answered
     }
 
-    /// Records a response that needed a majority. The response proves the keep-alive `kept` if both
-    /// have the same `link` and `term`.
+    /// Records a response that needed a majority. It proves the keep-alive `kept` if both have the
+    /// same `link` and `term`.
     pub(crate) fn prove(&self, kept: Option<KeptAlive>, link: u64, term: u64) {
         if let Some(kept) = kept.filter(|kept| (kept.link, kept.term) == (link, term)) {
             let mut state = lock(&self.state);
@@ -179,8 +179,8 @@ impl Lease {
     }
 
     /// Counts a tombstone. A minute after its first tombstone, or at once after `TOMBSTONES`, a
-    /// lease accepts no more claims, so that the lease and its tombstones end. Closing a lease at
-    /// its first tombstone would cost a lease per canceled request.
+    /// lease accepts no more claims, so it ends with its tombstones. Closing a lease at its first
+    /// tombstone would cost a lease per canceled request.
     pub(crate) fn count_tombstone(&self, now: BootInstant) {
         let mut state = lock(&self.state);
         state.closes = state.closes.min(now + IDLE_TIMEOUT);
@@ -238,7 +238,7 @@ pub(crate) struct Pool {
     pub(crate) asking: tokio::sync::Mutex<()>,
 }
 
-/// A request for a lease. The client chooses the id, so that retries don't create more leases.
+/// A request for a lease. The client chooses the id, so retries don't create more leases.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LeaseRequest {
     pub(crate) id: i64,

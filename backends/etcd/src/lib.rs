@@ -147,7 +147,7 @@ impl Config {
 
 /// Returns the backend's guarantees: only those that fault tests have shown.
 ///
-/// [`Fault::Failover`] is missing, because a leader that was frozen may revoke live leases.
+/// [`Fault::Failover`] is missing, because a resumed leader may revoke live leases.
 pub fn profile() -> Profile {
     let mut profile = Profile::new("etcd");
     profile.modes = Modes { exclusive: true, shared: true, permits: true };

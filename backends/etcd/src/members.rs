@@ -60,8 +60,8 @@ async fn until(flag: &watch::Sender<bool>) {
     let _ = flag.subscribe().wait_for(|is_set| *is_set).await;
 }
 
-/// A failed attempt to connect. Until the pause ends, all requests fail with the attempt's error,
-/// so that they don't flood a starting cluster.
+/// A failed attempt to connect. Until the pause ends, all requests fail with its error, so they
+/// don't flood a starting cluster.
 #[derive(Debug)]
 struct Round {
     failure: LinkError,
@@ -137,8 +137,7 @@ impl Members {
         &self.runtime.handle
     }
 
-    /// Returns a request's timeout: at most half of `ttl`, so that there is time for a second
-    /// request.
+    /// Returns a request's timeout: at most half of `ttl`, to leave time for a second one.
     pub(crate) fn limit(&self, ttl: Duration) -> Duration {
         self.config.response_timeout.min(ttl / 2)
     }
@@ -238,8 +237,8 @@ impl Members {
         answer
     }
 
-    /// Checks a silent connection, and replaces it if a new connection responds first. If the
-    /// silent connection responds first, it stays, so that no request is repeated.
+    /// Checks a silent connection, and replaces it if a new connection responds first. Otherwise,
+    /// it stays, so no request is repeated.
     fn check(self: &Arc<Self>, link: &Arc<Link>) {
         let is_overdue = link.is_suspect() || self.runtime.has_ended();
         if is_overdue || link.is_being_checked.swap(true, Ordering::SeqCst) {

@@ -4,7 +4,7 @@
 //! orphan would stay while other claims keep its lease alive.
 //!
 //! An orphan is removed if two checks in a row find it. During the removal, the orphan's claim is
-//! registered, so that a repeated acquire is rejected instead of granted.
+//! registered, so a repeated acquire is rejected instead of granted.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -58,8 +58,8 @@ async fn orphans(shared: &Shared, lease: &Lease) -> Result<Vec<(LockName, Entry)
     };
     let limit = shared.members.limit(lease.ttl);
     let lease_info = shared.members.ask(Effect::Reads, limit, request).await?;
-    // Read the registry after the keys. Otherwise, the key of a claim that is registered between
-    // the reads would look like an orphan.
+    // Read the registry after the keys. Otherwise, the key of a claim registered between the reads
+    // would look like an orphan.
     let on_lease = shared.registry.all(|_, place| place.lease.id == lease.id);
     let registered: HashSet<Vec<u8>> = on_lease.into_iter().map(|(.., place)| place.key).collect();
     let suspects: Vec<(LockName, &Vec<u8>)> = lease_info

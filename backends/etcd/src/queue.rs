@@ -1,5 +1,5 @@
-//! Reads of a lock's queue. `etcd_client` rejects responses above 4 MiB, and programs without
-//! Lockwright may store large values. So the client reads pages, and omits values where possible.
+//! Reads of a lock's queue. `etcd_client` rejects responses above 4 MiB, and other programs may
+//! store large values, so the client reads pages, without values where possible.
 
 use etcd_client::{GetOptions, KeyValue, Txn, TxnOp};
 use lockwright_core::backend_util::queue_admission;
@@ -136,7 +136,7 @@ impl Shared {
     }
 
     /// Reads one page. If the response is too large, retries with fewer keys, and finally with one
-    /// key without its value: only another program stores such a large value.
+    /// key without its value, which only another program makes so large.
     async fn some(
         &self,
         start: Vec<u8>,

@@ -1,5 +1,5 @@
-//! Releases. The server rejects a released claim's late requests, because the claim's lease has
-//! ended or carries a tombstone of the claim's token.
+//! Releases. The server rejects a released claim's late requests, because its lease has ended or
+//! carries a tombstone of its token.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,8 +50,8 @@ pub(crate) async fn release(
     Ok(ended)
 }
 
-/// Removes an overdue claim's key from the lease of `place`. The claim's key on another lease,
-/// after a later acquire, stays.
+/// Removes an overdue claim's key from the lease of `place`. A later acquire's key, on another
+/// lease, stays.
 async fn end_overdue(shared: &Arc<Shared>, token: Token, place: &Place) -> Result<()> {
     shared.wakeups.forget(&place.key);
     if place.created == 0 || place.is_unsure {
@@ -60,7 +60,7 @@ async fn end_overdue(shared: &Arc<Shared>, token: Token, place: &Place) -> Resul
             ended => ended.map(drop),
         };
     }
-    // Keep the key if another client has resumed the hold and moved the key to its own lease.
+    // Keep the key if another client has resumed the hold and moved it to its own lease.
     let is_there = [
         Compare::create_revision(place.key.clone(), CompareOp::Equal, place.created),
         Compare::lease(place.key.clone(), CompareOp::Equal, place.lease.id),
@@ -73,8 +73,8 @@ pub(crate) async fn remove_claim(shared: &Arc<Shared>, name: LockName, token: To
     while !place.lease.is_gone() {
         match end_overdue(shared, token, &place).await {
             Ok(()) => break,
-            // The user lacks the permission to delete the key. Stop the keep-alives, so that the
-            // key ends with its lease.
+            // The user may not delete the key. Stop the keep-alives, so the key ends with its
+            // lease.
             Err(failure)
                 if failure.kind() == ErrorKind::Denied && !shared.has_claims_on(&place.lease) =>
             {

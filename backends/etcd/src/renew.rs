@@ -1,5 +1,5 @@
-//! A renewal is a keep-alive and a read of the holds' keys. A replaced leader may answer the
-//! keep-alive, so only the read, which needs a majority, proves the renewal.
+//! A renewal is a keep-alive, and a read of the holds' keys, which proves the renewal (see
+//! `KeptAlive`).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -80,8 +80,8 @@ pub(crate) async fn renew(shared: &Arc<Shared>, holds: &[Renew<'_>]) -> Result<V
     }
 }
 
-/// Returns the claim's lease and key, or the reason why the claim isn't held. Moves a key on
-/// another client's lease to a lease of this client.
+/// Returns the claim's lease and key, or why the claim isn't held. Moves a key on another client's
+/// lease to a lease of this client.
 async fn place(shared: &Arc<Shared>, claim: &Claim) -> Result<Result<Place, Reason>> {
     let known = match shared.registry.place(claim) {
         Some(place) if place.is_overdue => return Ok(Err(Reason::Expired)),

@@ -1,6 +1,6 @@
 //! Detection of a snapshot restored without `--bump-revision`: the store's revision falls, and
-//! fences repeat. Only a client that saw a higher revision detects this, because all of the
-//! cluster's data come from the snapshot.
+//! fences repeat. Only a client that saw a higher revision detects this, because all cluster data
+//! come from the snapshot.
 
 use std::sync::Mutex;
 
@@ -32,7 +32,6 @@ impl Revisions {
     pub(crate) fn saw(&self, revision: i64, before: i64) {
         let mut state = lock(&self.0);
         if revision < before {
-            // Later responses are compared with the restored store's revision.
             state.highest = revision;
             let from = state.fell.map_or(before, |fall| fall.from.max(before));
             state.fell = Some(Fall { from, to: revision });

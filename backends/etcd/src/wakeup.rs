@@ -71,7 +71,7 @@ fn on_deleted(shared: &Arc<Shared>, key: &[u8], at: i64) {
 }
 
 /// Reports a lost hold with its reason. If the hold was broken, the transaction that deleted the
-/// key also put a tombstone with the reason.
+/// key put a tombstone with the reason.
 async fn notify_loss(shared: Arc<Shared>, token: Token) {
     let asked = timeout(REASON_TIMEOUT, shared.loss_reason(token)).await;
     let reason = asked.map_or(Reason::Gone, |asked| asked.unwrap_or(Reason::Gone));
@@ -193,7 +193,7 @@ fn created(shared: &Shared, response: &WatchResponse, next: &mut Option<i64>) ->
     }
     shared.wakeups.is_active.send_replace(true);
     if is_resumed {
-        // The missed events arrive later, so the waiters find a free lock sooner by a request.
+        // A request finds a free lock sooner than the missed events.
         shared.wakeups.subscribers.wake_all();
     }
     !has_gone_back

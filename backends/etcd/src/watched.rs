@@ -1,5 +1,3 @@
-//! Registration of the keys whose deletion wakes a waiter or ends a hold.
-
 use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
@@ -9,7 +7,7 @@ use lockwright_core::backend_util::{Subscribers, lock};
 use lockwright_core::{LockName, Token};
 use tokio::sync::watch;
 
-/// The polling interval of a waiter while the watch is active: long, because the watch reports each
+/// A waiter's polling interval while the watch is active: long, because the watch reports each
 /// deletion, and a new watch wakes all waiters.
 pub(crate) const SLOW_POLL: Duration = Duration::from_secs(10);
 

@@ -18,7 +18,7 @@ const PAGE: usize = 100;
 #[derive(Default)]
 pub(crate) struct Store {
     pub(crate) names: NameMap<Row>,
-    /// The last fence granted for any name. With a counter per name, no name could be removed.
+    /// The last fence of any name. With a counter per name, no name could be removed.
     pub(crate) last_fence: u64,
     pub(crate) tombstones: Tombstones,
     pub(crate) last_step: BootInstant,
@@ -180,7 +180,7 @@ impl Store {
         Ok(AcquireOutcome::Granted(granted))
     }
 
-    /// Breaks the holds that match `seen`. Returns their tokens, to notify the holders.
+    /// Breaks the holds that match `seen`. Returns their tokens.
     pub(crate) fn break_lock(
         &mut self,
         name: &LockName,

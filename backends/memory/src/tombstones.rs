@@ -3,15 +3,15 @@ use std::time::Duration;
 
 use lockwright_core::{BootInstant, Error, ErrorKind, Reason, Result, Token};
 
-/// The shortest lifetime of a tombstone, unless [`LIMIT`] is reached. Clients repeat a request for
-/// a much shorter time.
+/// The shortest lifetime of a tombstone, unless [`LIMIT`] is reached. Clients repeat requests for
+/// much less.
 const KEPT_FOR: Duration = Duration::from_secs(600);
 
 /// At this size, the young generation becomes the old one before [`KEPT_FOR`] has passed.
 const LIMIT: usize = 1 << 16;
 
-/// Tokens that must not be granted again, in two generations. The older generation is dropped as a
-/// whole, so no tombstone needs a timestamp.
+/// Tokens that must not be granted again, in two generations. The older is dropped as a whole, so
+/// no tombstone needs a timestamp.
 #[derive(Default)]
 pub(crate) struct Tombstones {
     young: HashSet<Token>,

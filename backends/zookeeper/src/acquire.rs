@@ -19,8 +19,7 @@ use crate::shared::{Node, Place, Shared};
 use crate::value::Value;
 use crate::wakeup::{POLL, watch};
 
-/// The number of attempts to create a node. Each fails if the servers have removed the empty
-/// parent.
+/// Attempts to create a node. Each fails if the servers have removed the empty parent.
 const PARENT_TRIES: usize = 10;
 
 const FENCE_TRIES: usize = 10;
@@ -110,7 +109,7 @@ impl Acquire<'_> {
         // other waiters.
         let trusted = self.session.trusted().await;
         trusted.map_err(|cause| error(ErrorKind::Unavailable, cause.message()))?;
-        // Register the claim before its node exists, so that an overdue claim's node is removed.
+        // Register the claim before its node exists, so an overdue claim's node is removed.
         let end = self.shared.end_of_wait(self.claim);
         self.shared.registry.enter(self.claim, Place::new(&self.session), end);
         self.enqueue(parent_is_missing).await
@@ -156,7 +155,7 @@ impl Acquire<'_> {
         let data = Value::of(self.claim).bytes();
         let options = zk::CreateMode::EphemeralSequential.with_acls(self.shared.acls());
         for _ in 0..PARENT_TRIES {
-            // Create no node for an overdue claim, because the claim's removal would miss the node.
+            // Create no node for an overdue claim, because its removal would miss the node.
             if !self.shared.keep(self.claim, self.shared.end_of_wait(self.claim)) {
                 return Err(expired(self.shared, self.claim));
             }
@@ -364,8 +363,8 @@ impl Acquire<'_> {
         self.shared.registry.place(self.claim).is_some_and(|place| place.is_held)
     }
 
-    /// Leaves a queue whose sequence numbers are used up. Removes the queue's node if the queue is
-    /// empty, because a new node counts from zero.
+    /// Leaves a queue whose sequence numbers are used up. Removes its node if it is empty, because
+    /// a new node counts from zero.
     async fn restart_numbers(&self, own: Node) -> Result<AcquireOutcome> {
         let client = &self.session.client;
         let (removing, emptied) =

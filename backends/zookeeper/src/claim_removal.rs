@@ -48,13 +48,13 @@ impl Shared {
         }
     }
 
-    /// Removes overdue claims. The claims stay registered until their nodes are gone, so that a
-    /// repeated acquire is rejected instead of granted.
+    /// Removes overdue claims. The claims stay registered until their nodes are gone, so a repeated
+    /// acquire is rejected instead of granted.
     fn remove_overdue(self: &Arc<Self>) {
         self.remove(self.registry.mark_overdue(|place| place.is_overdue = true));
     }
 
-    /// Removes the claims' nodes, in one task per claim, so that no claim delays another.
+    /// Removes the claims' nodes, in one task per claim, so none delays another.
     pub(crate) fn remove(self: &Arc<Self>, overdue: Vec<(LockName, Token, Place)>) {
         for (name, token, place) in overdue {
             self.sessions.runtime.spawn(Arc::clone(self).remove_claim(name, token, place));
@@ -98,8 +98,8 @@ pub(crate) async fn remove_by_token(
     Ok(any)
 }
 
-/// Removes an overdue claim's nodes that this session created. Nodes of other sessions stay,
-/// because the caller may have acquired the claim again in another session.
+/// Removes an overdue claim's nodes that this session created. Others stay, because the caller may
+/// have acquired the claim again in another session.
 async fn remove_of_session(session: &Arc<Session>, queue_path: &str, token: Token) -> Result<()> {
     for path in nodes(session, queue_path, token).await? {
         let stat = session.read(|| session.client.check_stat(&path)).await;

@@ -13,8 +13,8 @@ pub(crate) const MOST_BYTES: usize = 112 * 1024;
 
 const BYTES_FOR_WAITERS: usize = 16 * 1024;
 
-/// A watch on a hold's node, set when a renewal reads the node. Later renewals read the node only
-/// after a change or a reconnect.
+/// A watch on a hold's node, set when a renewal reads the node. Later ones read it only after a
+/// change or a reconnect.
 ///
 /// A server sends a change's event before its responses to later requests. So if no event came
 /// before a proof that the session lives, the node is unchanged. After a reconnect, the client
@@ -25,7 +25,7 @@ pub(crate) struct HoldWatch(Mutex<State>);
 #[derive(Default)]
 struct State {
     active: Option<ActiveWatch>,
-    /// A permit for each byte of the path. Declared last, so that the watch is dropped first.
+    /// A permit for each byte of the path. Last, to be dropped after the watch.
     reserved: Option<OwnedSemaphorePermit>,
 }
 
@@ -34,7 +34,6 @@ struct ActiveWatch {
     changed: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
-/// Returns `None` if the session has too few bytes left.
 pub(crate) fn reserve(bytes_left: &Arc<Semaphore>, bytes: usize) -> Option<OwnedSemaphorePermit> {
     Arc::clone(bytes_left).try_acquire_many_owned(u32::try_from(bytes).ok()?).ok()
 }

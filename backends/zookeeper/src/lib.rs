@@ -134,7 +134,7 @@ impl Config {
                     }
                     (limits, granted, Some(long))
                 }
-                // Connect despite the error, so that the doctor can report the reason.
+                // Connect despite the error, so the doctor can report it.
                 Err(cause) if config.for_diagnosis && cause.kind() == ErrorKind::Unavailable => {
                     (Limits::usual(), Vec::new(), None)
                 }
@@ -193,8 +193,7 @@ fn profile_within(limits: &Limits) -> Profile {
     profile.modes = Modes { exclusive: true, shared: true, permits: true };
     profile.scope = Scope::Network;
     profile.fencing = Fencing::Strict;
-    // An acquire that may wait doesn't read the queue before it creates a node. This saves a
-    // request.
+    // To save a request, an acquire that may wait creates a node without reading the queue.
     profile.queues_at_once = true;
     profile.order = Order::Fifo;
     profile.wake_up = WakeUp::Push;

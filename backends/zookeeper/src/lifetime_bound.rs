@@ -5,9 +5,9 @@
 //! tick, the follower reports its active sessions.
 //!
 //! So a proof takes two requests, the second at least a tick after the *response* to the first. By
-//! then, the follower has reported the session as active. So the second response proves that the
+//! then, the follower has reported the session as active, so the second response proves that the
 //! session lived when the first request was sent. A tick after the *sending* is too early: a
-//! follower that was suspended forwards both requests before it reports sessions.
+//! suspended follower forwards both requests before it reports sessions.
 //!
 //! A quorum must commit both requests, because a replaced leader answers `sync` without a quorum
 //! for some ticks. So each request deletes a missing node, which needs a commit.

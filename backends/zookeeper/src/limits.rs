@@ -1,5 +1,5 @@
-//! The session timeouts that the servers grant. The client opens sessions to find out, because the
-//! servers don't report them.
+//! The session timeouts that the servers grant. The servers don't report them, so the client opens
+//! sessions.
 
 use std::time::Duration;
 

@@ -9,7 +9,6 @@ use crate::errors::{Effect, if_present};
 use crate::session::Session;
 use crate::shared::Shared;
 
-/// The number of notes to keep.
 const MOST: usize = 16;
 
 #[derive(Debug, Default, Serialize, Deserialize)]

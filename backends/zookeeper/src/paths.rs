@@ -57,9 +57,9 @@ fn encode(name: &str) -> String {
     })
 }
 
-/// Returns the name of the claim's node without the sequence number. The name contains the token,
-/// so that the node is found after a lost response, as in Curator. A mark follows: `r` for a
-/// reader, `p2of3` for two of three permits.
+/// Returns the name of the claim's node without the sequence number. As in Curator, it contains the
+/// token, to find the node after a lost response. A mark follows: `r` for a reader, `p2of3` for two
+/// of three permits.
 pub(crate) fn node(claim: &Claim) -> String {
     let mut node = named(claim.token);
     if let Some(mark) = queue_admission::mark(claim.mode) {

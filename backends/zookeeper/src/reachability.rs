@@ -1,4 +1,4 @@
-//! The reasons why no server accepts a session. The client library doesn't report them, so each
+//! The reasons why no server accepts a session, which the client library doesn't report. Each
 //! server is tried.
 
 use std::io;
@@ -29,8 +29,8 @@ enum Tried {
     Serves,
 }
 
-/// Returns an error if all servers refuse connections. Otherwise never returns, so that the caller
-/// keeps waiting for its connection.
+/// Returns an error if all servers refuse connections. Otherwise never returns, so the caller keeps
+/// waiting for its connection.
 pub(crate) async fn unreachable_error(config: &Config) -> Error {
     // Try twice, because a server may be restarting.
     for _ in 0..2 {

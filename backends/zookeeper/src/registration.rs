@@ -5,7 +5,7 @@ use crate::notes;
 use crate::session::Session;
 use crate::shared::{Place, Shared};
 
-/// Makes the error of a registered claim indeterminate, because the claim may have a node.
+/// Makes a registered claim's error indeterminate, because the claim may have a node.
 pub(crate) fn maybe_indeterminate(shared: &Shared, claim: &Claim, cause: Error) -> Error {
     let is_explicit = matches!(cause.kind(), ErrorKind::Indeterminate | ErrorKind::Lost(_));
     if is_explicit || shared.registry.place(claim).is_none() {

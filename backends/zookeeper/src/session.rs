@@ -157,7 +157,7 @@ impl Session {
                 Ok(()) => {
                     let (mut bound, answered) = (lock(&session.lifetime), clock.now());
                     bound.committed(sent, answered);
-                    // A request that is sent sooner wouldn't confirm this one (lifetime_bound.rs).
+                    // A request sent sooner wouldn't confirm this one (lifetime_bound.rs).
                     next = next.max(answered + bound.tick);
                     let mut proven = lock(&session.proven);
                     *proven = (*proven).max(sent);

@@ -1,5 +1,3 @@
-//! Checks of the timeouts of reconnected sessions.
-
 use std::collections::HashMap;
 use std::mem;
 use std::sync::atomic::Ordering;
@@ -101,7 +99,7 @@ impl Shared {
             // Check only the longest timeout, because a server that grants it grants all shorter
             // ones.
             let most = doubted.iter().map(|(session, _)| session.timeout()).max();
-            // If another session reconnects, restart the check, so that it covers that session.
+            // If another session reconnects, restart the check to cover it.
             let granted = tokio::select! {
                 granted = limits::granted(&self.config, most.unwrap_or_default()) => granted,
                 () = self.suspects.another.notified() => continue,
@@ -136,8 +134,7 @@ impl Shared {
     }
 
     /// Returns whether the servers' answers verify the timeout. If the session was on an unchecked
-    /// server, all servers of the URL must grant the timeout. If a server is down, its last grant
-    /// counts.
+    /// server, all servers of the URL must grant it. If a server is down, its last grant counts.
     fn is_enough(&self, session: &Session) -> bool {
         !session.timeout_check.missed_a_check()
             || self.suspects.all_grant(&self.config.contents.hosts, session.timeout())
@@ -152,8 +149,7 @@ impl Shared {
     fn abandon(self: &Arc<Self>, session: &Arc<Session>, why: &str) {
         tracing::warn!(?session, "{why}: giving up the session and its locks");
         self.remove(self.give_up(session));
-        // Keep the session open, because closing it would free locks before their holders have
-        // stopped.
+        // Closing the session would free locks before their holders have stopped.
         let session = Arc::clone(session);
         self.sessions.runtime.spawn(async move { tokio::time::sleep(session.timeout()).await });
     }

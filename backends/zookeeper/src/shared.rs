@@ -26,7 +26,7 @@ pub(crate) struct Shared {
     pub(crate) ended_claims: EndedClaims,
     pub(crate) subscribers: Subscribers,
     pub(crate) watches: Watches,
-    /// The highest transaction id that this client saw. If the ensemble returns a lower id, older
+    /// The highest transaction id that this client saw. If the ensemble returns a lower one, older
     /// data were restored.
     ///
     /// Ids begin with the leader's epoch. A restored ensemble continues with the epoch after the
@@ -75,7 +75,7 @@ impl Shared {
         self.config.contents.chroot.len() + path.len()
     }
 
-    /// Records a transaction id. Returns the highest earlier id.
+    /// Returns the highest earlier id.
     pub(crate) fn saw_zxid(&self, zxid: u64) -> u64 {
         self.highest_zxid.fetch_max(zxid, Ordering::Relaxed)
     }

@@ -11,10 +11,10 @@ use crate::hold_watch;
 use crate::session::Session;
 use crate::shared::Shared;
 
-/// The polling interval of a waiter without a watch.
+/// A waiter's polling interval without a watch.
 pub(crate) const POLL: Duration = Duration::from_secs(1);
 
-/// The polling interval of a waiter with a watch. It is long, because the watch wakes the waiter.
+/// A waiter's polling interval with a watch: long, because the watch wakes the waiter.
 pub(crate) const SLOW_POLL: Duration = Duration::from_secs(10);
 
 type Key = (i64, String);

@@ -15,7 +15,7 @@ pub(crate) enum Outcome {
     Granted(Granted),
     Again(Granted),
     Busy(Busy, Recall),
-    /// The claim isn't granted, but queued at this server time in µs.
+    /// The claim was queued at this server time in µs.
     Queued(Busy, Recall, u64),
 }
 
@@ -63,14 +63,14 @@ fn granted(reply: &Reply) -> Result<Granted> {
     Ok(granted)
 }
 
-/// The number of waiters before a queued claim, and when the server queued it (time in µs).
+/// The number of waiters before a queued claim, and the server's time of queueing in µs.
 type Place = (u64, u64);
 
 fn place(reply: &Reply, at: usize) -> Option<Place> {
     Some((reply.number(at).ok()?, reply.number(at + 1).ok()?))
 }
 
-/// Parses the short reply of `acquire.lua` to a claim that was queued behind an exclusive hold.
+/// Parses the short reply of `acquire.lua` to a claim queued behind an exclusive hold.
 fn queued_behind_hold(text: &str) -> Option<Outcome> {
     let (words, value) = text.split_once('\n')?;
     let mut words = words.splitn(4, ' ');
@@ -137,7 +137,7 @@ pub(crate) fn ended() -> Error {
     )
 }
 
-/// Rounds up, so that the server doesn't end a hold before the client's deadline.
+/// Rounds up, so the server doesn't end a hold before the client's deadline.
 pub(crate) fn millis_rounded_up(duration: Duration) -> u128 {
     duration.as_nanos().div_ceil(1_000_000)
 }

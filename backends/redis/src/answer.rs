@@ -39,7 +39,7 @@ impl Reply {
         self.word(at)?.parse().map_err(|_| odd_answer(self.effect, &self.fields))
     }
 
-    /// Parses milliseconds. Returns `None` for -1, which means no expiry.
+    /// Parses milliseconds; -1 means no expiry.
     pub(crate) fn duration(&self, at: usize) -> Option<Duration> {
         duration(self.text(at)?)
     }
@@ -86,7 +86,7 @@ pub(crate) fn all_found(names: &[LockName], answer: Value) -> Result<Vec<Found>>
     }
 }
 
-/// Returns the highest fence of a counter, whose value may end with a mark (`exclusive.lua`).
+/// Returns a counter's highest fence. Its value may end with a mark (`exclusive.lua`).
 fn last_fence(counter: &str) -> Option<u64> {
     counter.split(' ').next()?.parse().ok()
 }

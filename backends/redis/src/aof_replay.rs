@@ -1,7 +1,7 @@
 //! A check that a server's log (append-only file) restores the scripts' writes.
 //!
-//! When Redis loads its log, it silently skips each scripted command that the *default* user may
-//! not run (measured with 7.0; redis/redis issue 14541, valkey-io/valkey issue 3983).
+//! When Redis loads its log, it silently skips scripted commands that the *default* user may not
+//! run (measured with 7.0; redis/redis issue 14541, valkey-io/valkey issue 3983).
 
 use std::sync::Arc;
 

@@ -21,8 +21,8 @@ use crate::{OFFER, PATIENCE, Redis, answer, doctor, list, offers, replicas, scri
 
 const TOMBSTONE: Duration = Duration::from_secs(60 * 60);
 
-/// Longer holds use the full script, which always extends the fence counter's expiry: without the
-/// counter, listings miss the lock.
+/// Longer holds use the full script, which always extends the fence counter's expiry: without it,
+/// listings miss the lock.
 const LONGEST_FAST_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
 const BREAK_TRIES: usize = 10;
@@ -102,7 +102,7 @@ impl Redis {
         {
             return Ok(outcome);
         }
-        // Boxed, so that the future of the fast path is small.
+        // Boxed, to keep the fast path's future small.
         Box::pin(self.full_attempt(claim, wait)).await
     }
 
@@ -112,8 +112,8 @@ impl Redis {
         let sent = wakeups.offers.clock.now();
         let patience = match wait {
             Wait::No => Duration::ZERO,
-            // The claim stays queued for longer than its request waits, so that this process's next
-            // waiter can inherit the position.
+            // The claim stays queued longer than its request waits, so this process's next waiter
+            // can inherit the position.
             Wait::Until(end) => end.saturating_since(sent).saturating_add(OFFER).min(PATIENCE),
         };
         let tombstone = keys.tombstone(claim.token);
@@ -241,8 +241,8 @@ impl Redis {
         if lock(&self.given_up).contains(&token) { Err(ended()) } else { Ok(()) }
     }
 
-    /// Releases a grant that too few replicas acknowledged. If the server confirms the release, the
-    /// error has the kind `released`.
+    /// Releases a grant that too few replicas acknowledged. If the server confirms this, the
+    /// error's kind is `released`.
     async fn counted(
         &self,
         claim: &Claim,

@@ -54,8 +54,7 @@ pub(crate) fn odd_answer(effect: Effect, what: impl std::fmt::Debug) -> Error {
     effect.unanswered(&format!("the server sent an unexpected reply: {what:?}"))
 }
 
-/// Error codes that mean that the request had no effect, because a script ignores errors after its
-/// decisive write.
+/// Error codes of requests without effect: a script ignores errors after its decisive write.
 const REFUSALS: [(&str, ErrorKind, &str); 15] = [
     ("NOAUTH", ErrorKind::Denied, "the server requires a password; add it to the URL"),
     ("WRONGPASS", ErrorKind::Denied, "the server refuses the user name or password"),

@@ -1,5 +1,3 @@
-//! Errors of connecting.
-
 use std::time::Duration;
 
 use lockwright_core::{Error, ErrorKind};

@@ -1,5 +1,5 @@
 //! The fast path: scripts with two keys (lock and fence counter) acquire and release an exclusive
-//! lock that has no waiters.
+//! lock without waiters.
 //!
 //! Requests that wait, and all requests with `replicas`, use the full scripts. If the counter has a
 //! mark (`exclusive.lua`), the fast script returns -1, and the client runs the full one.
@@ -10,8 +10,7 @@
 //! restart that lost writes, the result could repeat a fence. So each request carries a lower
 //! bound, the later of two server times: when the connection was opened, and one second ago. The
 //! script sets a counter below the bound to the server's time. With Sentinel and in a Cluster,
-//! where two masters may grant at the same time, each request sets the counter to the server's
-//! time.
+//! where two masters may grant concurrently, each request sets the counter to the server's time.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -21,8 +20,7 @@ use lockwright_core::{BootInstant, Claim, Clock, Identity, LockName, Mode};
 
 use crate::answer;
 
-/// How long the client uses the full scripts for a name after a failed fast script, a queued claim
-/// or an offer.
+/// How long a name needs the full scripts after a failed fast script, a queued claim or an offer.
 const CONTENTION_PERIOD: Duration = Duration::from_secs(10);
 
 const MAX_COUNTER_AGE: Duration = Duration::from_secs(1);
@@ -51,7 +49,7 @@ impl CounterBound {
 
     /// Returns the bound, in ms since 1970.
     pub(crate) fn millis(&self) -> u64 {
-        // A bound above all counters, so that the script sets them to the server's time.
+        // Above all counters, so the script sets them to the server's time.
         const EACH: u64 = 9_999_999_999_999;
 
         self.opened.map_or(EACH, |(time, opened)| {
@@ -72,7 +70,7 @@ impl FastPath {
     }
 
     /// Returns the lock's value during the hold (`value.lua`). Caches the last identity's text,
-    /// because most claims have the same identity.
+    /// because most claims share it.
     pub(crate) fn hold_value(&self, claim: &Claim, client: &str) -> String {
         let mut last = lock(&self.identity);
         drop(last.take_if(|(known, _)| !Arc::ptr_eq(known, &claim.identity)));

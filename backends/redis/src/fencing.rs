@@ -29,8 +29,7 @@ use redis::{FromRedisValue, RedisError, Script, ToRedisArgs};
 
 use crate::errors::{Effect, error, translate};
 
-/// A user's script that runs only if no later holder has written. Reuse the value, to send the text
-/// only once.
+/// A user's script with a fence check. Reuse the value, to send the text only once.
 #[derive(Debug, Clone)]
 pub struct FencedScript(Script);
 

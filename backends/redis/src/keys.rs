@@ -20,8 +20,7 @@
 //! - else the smallest number that hashes to the lock's slot: `a}b` →
 //!   `lockwright:{20658}:fence:a}b`.
 //!
-//! If the tag isn't the lock's whole key, that key is appended, so that no two locks share a
-//! companion.
+//! If the tag isn't the lock's whole key, that key is appended, so no two locks share a companion.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -122,7 +121,7 @@ impl Keys {
         self.key(4)
     }
 
-    /// The key contains the database's number, so that no incarnation is found after `SWAPDB`.
+    /// Contains the database's number, so no incarnation is found after `SWAPDB`.
     pub(crate) fn incarnation(prefix: &str, database: i64) -> String {
         let kind = if database == 0 { String::new() } else { format!("@{database}") };
         format!("{RESERVED}redlock}}:certificate{kind}:{prefix}")

@@ -137,7 +137,7 @@ pub use redis;
 use servers::Servers;
 use topology::Topology;
 
-/// The poll interval of a queued waiter: long, because the server sends offers.
+/// A queued waiter's poll interval: long, because the server sends offers.
 const SLOW_POLL: Duration = Duration::from_secs(10);
 
 /// How long a waiter stays queued without sending a request.

@@ -17,7 +17,7 @@ use crate::connection::{Link, command};
 use crate::keys::{FENCE_PATTERN, lock_of_fence};
 use crate::servers::Servers;
 
-/// Names per page: many, because each page scans all keys.
+/// Many, because each page scans all keys.
 const PAGE: usize = 5_000;
 /// Keys per `SCAN`: not more, because no other command runs during it.
 const SCANNED_AT_ONCE: &str = "1000";
@@ -60,7 +60,6 @@ pub(crate) async fn page(servers: &Servers, prefix: &str, from: Option<Cursor>) 
     Ok(page)
 }
 
-/// A search for the first `PAGE` names that follow `after`.
 struct Search<'s> {
     key_prefix: &'s str,
     prefix: &'s str,
@@ -97,7 +96,7 @@ impl Search<'_> {
     }
 }
 
-/// Keeps the names that have a lock. Of the others, only the fence counter is left.
+/// Keeps the names with a lock. Of the others, only the fence counter is left.
 async fn existing(link: &Arc<Link>, mut locks: Vec<(&str, LockName)>) -> Result<Vec<LockName>> {
     let mut exist = redis::pipe();
     for (lock, _) in &locks {

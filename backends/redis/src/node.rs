@@ -7,9 +7,9 @@
 //! lost with the data.
 //!
 //! Requests for votes and renewals carry the incarnation that the client read. If the node has
-//! another incarnation, it replies [`Vote::WrongIncarnation`]; comparison and vote are one atomic
-//! step. After each reconnect, the client must read the incarnation again, because the server may
-//! have restarted.
+//! another, it replies [`Vote::WrongIncarnation`]; comparison and vote are one atomic step. After
+//! each reconnect, the client must read the incarnation again, because the server may have
+//! restarted.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -36,7 +36,7 @@ use crate::servers::Servers;
 use crate::topology::{Topology, Whereabouts};
 use crate::{Config, Redis, profile_of};
 
-/// The identity of a node's data, lost with the data.
+/// The identity of a node's data.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Incarnation {
     /// The server's run id: new at each restart, the same at all addresses of one server.
@@ -46,7 +46,7 @@ pub struct Incarnation {
     /// The stored incarnation. Scripts compare it byte by byte.
     pub text: String,
     /// Set if the node may vote. A client [admits](Node::admit) a new node one `largest_ttl` after
-    /// the client first read the incarnation.
+    /// it first read the incarnation.
     pub votes: bool,
     /// The largest TTL of the quorum's clients.
     pub largest_ttl: Duration,
@@ -229,8 +229,8 @@ impl RedisNode {
                  permit it: ACL SETUSER … +info",
             ));
         };
-        // A master that was a replica for a while may lack data. Only its replication id shows
-        // this, because its run id doesn't change.
+        // A master that was a replica may lack data. Only its replication id shows this: its run id
+        // doesn't change.
         let run_and_history = format!("{run}+{}", server.says("master_replid").unwrap_or_default());
         // A promoted replica has its former master's replication id here.
         let was_replica =

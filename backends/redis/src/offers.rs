@@ -2,8 +2,8 @@
 //!
 //! The script that frees a lock makes the first waiter its holder for two seconds at most, and
 //! publishes this offer on the waiter's channel. The waiter's client confirms the offer by a
-//! renewal. An unconfirmed offer lapses. Offers are short, because the server can't recognize a
-//! suspended client, which blocks the lock until the offer lapses.
+//! renewal. An unconfirmed offer lapses. Offers are short, because a suspended client, which the
+//! server can't recognize, blocks the lock until its offer lapses.
 //!
 //! # Start of the hold
 //!
@@ -37,7 +37,7 @@ use crate::servers::Servers;
 /// The pause between an offer's end and the next offer, because timers are coarse.
 const GRACE: Duration = Duration::from_millis(20);
 
-/// Delays the next waiters' retries, so that the client whose release made the offer acts first.
+/// Delays the next waiters' retries, so the client whose release made the offer acts first.
 const BEHIND: Duration = Duration::from_millis(250);
 
 #[derive(Debug)]
@@ -143,7 +143,7 @@ impl Offers {
     }
 
     /// Parses `behind TOKEN MS`: a waiter behind an offer, and the offer's lifetime. Returns when
-    /// to wake the waiter, or `None` if a wake-up is already planned.
+    /// to wake the waiter, or `None` if that is already planned.
     pub(crate) fn receive_behind(&self, text: &str) -> Option<(Token, Instant)> {
         let (token, life) = text.strip_prefix("behind ")?.split_once(' ')?;
         let (token, life) = (token.parse().ok()?, Duration::from_millis(life.parse().ok()?));
@@ -168,7 +168,7 @@ impl Offers {
     }
 }
 
-/// Starts a task that offers the lock again when an offer lapses. Each name has at most one task.
+/// Starts a task that offers the lock again when an offer lapses, at most one per name.
 pub(crate) fn expire_offer(servers: &Arc<Servers>, name: &LockName, life: Duration) {
     let until = Instant::now() + life + GRACE;
     match lock(&servers.wakeups().offers.made).entry(name.clone()) {

@@ -35,8 +35,7 @@ enum Kind {
 }
 
 /// Returns whether a renewal at `now` (since 1970) extends the fence counter's expiry. Each day,
-/// this is true for one TTL, in which at least one renewal happens. The token determines the time
-/// of day.
+/// this is true for one TTL, with at least one renewal. The token determines the time of day.
 fn extends_fence(claim: &Claim, now: Duration) -> bool {
     let phase = DAY / 256 * u32::from(claim.token.as_bytes()[0]);
     (now + phase).as_secs() % DAY.as_secs() <= claim.ttl.as_secs()
@@ -63,7 +62,7 @@ impl Batch {
                 Kind::ExclusiveWithFence => format!("lw1:{token}:{ttl}:f"),
                 Kind::Shared => format!("lw1:{token}:{ttl}:s"),
             };
-            // Create only the keys in use, because allocations take most of a renewal's time.
+            // Only the keys in use, because allocations take most of a renewal's time.
             let keys = match kind {
                 Kind::Exclusive => Keys::lock_alone(prefix, &claim.name),
                 Kind::ExclusiveWithFence => Keys::fast(prefix, &claim.name),
@@ -97,7 +96,7 @@ impl Batch {
     }
 
     /// Returns one request per hold for a moving slot. A script's keys must be on one node, so an
-    /// exclusive hold's request has only its lock's key.
+    /// exclusive hold's request has only the lock's.
     pub(crate) fn single_requests(&self) -> impl Iterator<Item = (Vec<&str>, [String; 3])> {
         self.holds.iter().map(|BatchEntry { keys, kind, argument, .. }| {
             let (keys, argument) = match kind {

@@ -1,8 +1,8 @@
 //! Waiting for replicas: a grant or renewal counts once enough replicas have acknowledged it.
 //!
-//! `WAIT` blocks a connection, so these requests use a separate connection. If too few replicas
-//! acknowledge a grant, the client releases it. Until the server confirms this release, the client
-//! rejects new claims with the same token, because the release could end a new grant.
+//! `WAIT` blocks a connection, so these requests have their own. If too few replicas acknowledge a
+//! grant, the client releases it. Until the server confirms this release, the client rejects new
+//! claims with the same token, because the release could end a new grant.
 
 use std::fmt;
 use std::sync::Arc;
@@ -62,7 +62,7 @@ impl Link {
             Ok(answer) if did_something(&answer) => answer,
             answer => return Ok(answer),
         };
-        // `WAIT` covers only writes of its own connection, so the script's connection sends it.
+        // `WAIT` covers only its own connection's writes, so the script's connection sends it.
         let limit = self.shared.config.response_timeout + replicas.limit;
         let wait = replicas.wait();
         let mut connection = live.connection.clone();

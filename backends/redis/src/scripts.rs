@@ -73,7 +73,6 @@ impl Script {
         Call { key, before: None, what, effect }
     }
 
-    /// Returns `EVALSHA` if `is_known`, else `EVAL`.
     pub(crate) fn command(&self, is_known: bool, keys: &[&str], arguments: &[&str]) -> Cmd {
         let (command, script) =
             if is_known { ("EVALSHA", &*self.hash) } else { ("EVAL", self.text) };

@@ -54,7 +54,7 @@ impl Servers {
         &self.shared().runtime
     }
 
-    /// Returns "1" if `PUBLISH` counts all subscribers. A Cluster counts only those of one node.
+    /// Returns "1" if `PUBLISH` counts all subscribers. A Cluster counts only one node's.
     pub(crate) fn counts_receivers(&self) -> &'static str {
         match self {
             Self::One(_) => "1",

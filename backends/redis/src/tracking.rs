@@ -6,8 +6,8 @@
 //! - With `OPTIN`, the server tracks a command's keys only directly after `CLIENT CACHING YES`.
 //! - With `NOLOOP`, a write by the same connection silently ends the tracking of its key. So a
 //!   plain read follows each renewal.
-//! - A report ends its key's tracking. The cause may be just a new TTL, or a full tracking table.
-//!   So the client reads a reported key again.
+//! - A report ends its key's tracking. The cause may be just a new TTL, or a full tracking table,
+//!   so the client reads the key again.
 //! - `FLUSHALL` is reported without keys, so the client reads all keys.
 //!
 //! Tracking ends with the connection. After a reconnect, the client reads the keys of all holds.
@@ -134,7 +134,7 @@ async fn watch(servers: Weak<Servers>, mut checks: UnboundedReceiver<Option<Vec<
         let tracked = &servers.wakeups().tracked;
         let mut keys = if tracked.works() { tracked.held(keys) } else { Vec::new() };
         while !keys.is_empty() {
-            // One task per chunk, so that a frozen node doesn't delay other chunks.
+            // One task per chunk, so a frozen node doesn't delay the others.
             let others = keys.split_off(keys.len().min(LOOKED_AT_ONCE));
             tokio::spawn(look_at(Arc::downgrade(&servers), std::mem::replace(&mut keys, others)));
         }

@@ -1,8 +1,8 @@
 //! Wake-ups and notifications to holders, on three channels:
 //!
-//! - *released*: a lock's name, so that all its waiters request it again. It follows a break, a
-//!   release in a moving slot or on a quorum's node, or a script that left eligible waiters without
-//!   an offer.
+//! - *released*: a lock's name, so all its waiters request it again. It follows a break, a release
+//!   in a moving slot or on a quorum's node, or a script that left eligible waiters without an
+//!   offer.
 //! - *broken*: the token of a hold that an operator broke.
 //! - *offered*, one channel per client: offers (see `offers.rs`), and the tokens of its warm holds
 //!   that other clients request.
@@ -56,7 +56,7 @@ impl Wakeups {
     }
 
     /// Sets a Cluster's slot map. Each node's connection delivers each message, but only the slot's
-    /// node counts. If an old map drops a message, the new connection to the right node wakes all
+    /// counts. If an old map drops a message, the new connection to the right node wakes all
     /// waiters.
     pub(crate) fn route(&self, slots: Arc<Current>) {
         let _ = self.slots.set(slots);
@@ -138,7 +138,7 @@ async fn ask_later(wakeups: Weak<Wakeups>, token: Token, mut at: Instant) {
 }
 
 /// Parses `now TOKEN` for an ended hold, or `run-out TOKEN` for a hold that can't be renewed, but
-/// lasts until its release or expiry. Both are a loss for the holder.
+/// lasts until its release or expiry. Both are losses.
 pub(crate) fn broken_hold(text: &str) -> Option<Event> {
     let (how, token) = text.split_once(' ')?;
     matches!(how, "now" | "run-out").then_some(())?;

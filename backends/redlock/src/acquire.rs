@@ -74,7 +74,6 @@ fn exhausted() -> Error {
     )
 }
 
-/// If a round is dropped, its requests continue in tasks.
 struct Round {
     request: Arc<VoteRequest>,
     node_votes: Requests<Report>,

@@ -55,7 +55,7 @@ impl NodeErrors {
 }
 
 impl fmt::Display for NodeErrors {
-    // Show only the number, because the quorum's error lists the errors.
+    // Only the number, because the quorum's error lists them.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.len() {
             1 => f.write_str("the error of one node"),

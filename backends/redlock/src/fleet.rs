@@ -79,7 +79,7 @@ impl Fleet {
         match shown.and_then(|incarnation| self.of_this_fleet(incarnation)) {
             Ok(incarnation) => {
                 membership.set_responsive(true);
-                // Nodes join one at a time, so that a server with two addresses gets one vote.
+                // Nodes join one at a time, so a server with two addresses gets one vote.
                 let _joining = lock(&self.joining);
                 match self.why_refused(at, &incarnation) {
                     Some(why) => membership.refuse(why),
@@ -101,8 +101,8 @@ impl Fleet {
         ttl + ttl / 100 + Duration::from_millis(2)
     }
 
-    /// Returns an error if the node has another largest TTL. The client checks the node again,
-    /// because the operator may correct the setting.
+    /// Returns an error if the node has another largest TTL. The client checks it again, because
+    /// the operator may correct the setting.
     fn of_this_fleet(&self, incarnation: Incarnation) -> Result<Incarnation> {
         let (theirs, ours) = (incarnation.largest_ttl, self.options.largest_ttl);
         if theirs == ours {

@@ -58,7 +58,6 @@ enum State {
 
 #[derive(Debug)]
 pub(crate) enum Next {
-    /// The incarnation to ask, or the error to return.
     Decided(Result<Arc<Incarnation>>),
     Look,
     Admit(Arc<Incarnation>),

@@ -6,8 +6,8 @@ use std::sync::Mutex;
 use lockwright_core::backend_util::lock;
 use lockwright_core::{Fence, LockName};
 
-/// Beyond this number of names, all are dropped. The candidate fence may then be too low, which
-/// costs a second request.
+/// Beyond this number, all names are dropped. A candidate fence may then be too low, which costs a
+/// second request.
 const REMEMBERED: usize = 10_000;
 
 #[derive(Debug, Default)]
@@ -20,8 +20,8 @@ struct Memory {
 }
 
 impl Names {
-    /// Returns a fence that usually exceeds all nodes' counters, so that the nodes reply with the
-    /// same number.
+    /// Returns a fence that usually exceeds all nodes' counters, so the nodes reply with the same
+    /// number.
     pub(crate) fn candidate(&self, name: &LockName, micros: u64) -> Fence {
         let highest = lock(&self.0).get(name).map_or(0, |memory| memory.highest);
         Fence::new(micros.max(highest.saturating_add(1)))

@@ -116,8 +116,8 @@ impl NodeVote {
                         true
                     }
                     Verdict::Abandoned => {
-                        // The request may take effect after the token's next request, so the node
-                        // isn't asked again for this token.
+                        // The request may take effect after the token's next one, so the node isn't
+                        // asked again for this token.
                         self.remember();
                         if !self.is_held() {
                             self.request.token_state.leave_at(self.at);
@@ -149,7 +149,7 @@ impl NodeVote {
         fleet.token_states.keep(claim.token, token_state, None, fleet.now(), claim.ttl);
     }
 
-    /// Requests the vote. An error means that the request certainly had no effect.
+    /// An error means that the request certainly had no effect.
     async fn ask(&self) -> Result<Asked, Error> {
         let VoteRequest { fleet, token_state, until, .. } = &*self.request;
         // Retry once, because the node's new incarnation may already vote.
@@ -203,8 +203,8 @@ impl NodeVote {
         }
     }
 
-    /// Waits until the round has failed and its time limit has passed. If the node replies before,
-    /// the release needs no tombstone.
+    /// Waits until the round has failed and its time limit has passed. After an earlier reply, the
+    /// release needs no tombstone.
     async fn failed_and_overdue(&self) {
         if self.decided().await != Verdict::Failed {
             return std::future::pending().await;
@@ -269,8 +269,8 @@ impl NodeVote {
         last
     }
 
-    /// Waits for a verdict other than `last`. The future needs no waker, because the round polls
-    /// all [`NodeVote`]s after each change.
+    /// Waits for a verdict other than `last`. It needs no waker, because the round polls all
+    /// [`NodeVote`]s after each change.
     async fn verdict_after(&self, last: Verdict) -> Verdict {
         poll_fn(|_| {
             let verdict = *lock(&self.request.verdict);

@@ -77,8 +77,8 @@ fn votes(shown: &[&Inspection]) -> HashMap<Option<Token>, Votes> {
     all
 }
 
-/// Returns the token that may have a quorum. Of several, returns the token with the highest fence:
-/// nodes that missed a release still show an ended hold.
+/// Returns the token that may have a quorum; of several, that with the highest fence: nodes that
+/// missed a release still show an ended hold.
 fn holder(fleet: &Fleet, shown: &[&Inspection]) -> Option<Option<Token>> {
     let silent = fleet.nodes.len() - shown.len();
     let may_hold = votes(shown).into_iter().filter(|(_, it)| it.nodes + silent >= fleet.quorum);

@@ -93,8 +93,7 @@ impl Fleet {
         answer
     }
 
-    /// Retries the pending release for a largest TTL from now, because an earlier request may still
-    /// take effect.
+    /// Retries for a largest TTL from now, because an earlier request may still take effect.
     pub(crate) fn extend_pending_release(&self, at: usize, token: Token) {
         let until = self.now() + self.options.largest_ttl;
         if let Some(pending) = lock(&self.pending_releases.0[at]).releases.get_mut(&token) {

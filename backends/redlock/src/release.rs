@@ -32,7 +32,7 @@ pub(crate) async fn release(
         }
     });
     let mut count = Count::default();
-    // Wait briefly for all nodes, so that a process that exits leaves no hold.
+    // Wait briefly for all nodes, so an exiting process leaves no hold.
     for (limit, waits_for_all) in [(node_timeout / 4, true), (patience, false)] {
         let counting = async {
             while (waits_for_all || !count.is_certain(fleet))

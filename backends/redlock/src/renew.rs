@@ -57,7 +57,7 @@ struct Count {
 }
 
 impl Count {
-    /// Repairs nodes that lack a renewed hold, also those that late replies show.
+    /// Repairs nodes that lack a renewed hold, even if a late reply shows it.
     async fn repair_all(mut self, token_states: Vec<Option<Arc<TokenState>>>) {
         for at in 0..self.fleet.nodes.len() {
             self.repair(at, &token_states);
@@ -225,7 +225,7 @@ impl Repair {
         if self.fleet.now() >= self.until {
             return Ok(Vote::Ended);
         }
-        // After a release, don't repair the hold, because no further release would end it.
+        // After a release, don't repair the hold: no further release would end it.
         let Some(before) = token_state.record_request(self.at) else { return Ok(Vote::Ended) };
         let node = &self.fleet.nodes[self.at];
         let limit = Fleet::longest_wait(self.claim.ttl);

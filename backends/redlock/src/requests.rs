@@ -64,7 +64,7 @@ impl<T> Requests<T> {
     }
 
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) {
-        // Timers must belong to the client's runtime, because the caller's runtime may end first.
+        // Timers must belong to the client's runtime, because the caller's may end first.
         let _runtime = self.runtime.enter();
         self.unfinished.retain_mut(|request| request.as_mut().poll(cx).is_pending());
     }

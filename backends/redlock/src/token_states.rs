@@ -1,7 +1,7 @@
 //! State of each token's unfinished requests.
 //!
 //! A late release of one round could revoke the next round's vote. So a round holds the token's
-//! [`NodeLock`] of each node until all the round's requests to that node have ended.
+//! [`NodeLock`] of each node until all its requests to that node have ended.
 //!
 //! A request without a reply leaves its node *in doubt*: the request may still take effect. A
 //! release on this node leaves a tombstone.
@@ -57,8 +57,7 @@ struct Requests {
 
 #[derive(Debug, Default)]
 pub(crate) struct NodeLock {
-    /// Set if a tombstone was sent or is pending, so that the token gets no further vote on the
-    /// node.
+    /// Set if a tombstone was sent or is pending: the token gets no further vote on the node.
     pub(crate) is_closed: bool,
 }
 
@@ -105,8 +104,8 @@ impl TokenState {
         lock(&self.requests).leaving.remove(at);
     }
 
-    /// Returns whether a failed round's vote on the node is being released. The vote doesn't count,
-    /// even if a later round is granted.
+    /// Returns whether a failed round's vote on the node is being released. It doesn't count, even
+    /// if a later round is granted.
     pub(crate) fn is_leaving(&self, at: usize) -> bool {
         lock(&self.requests).leaving.contains(at)
     }

@@ -140,7 +140,6 @@ impl Wakeups {
         });
     }
 
-    /// Notes a loss if `lost` is set, else a risk.
     fn risk(&self, at: usize, token: Token, lost: Option<Reason>) {
         let (is_first, has_no_quorum) = {
             let mut seen = lock(&self.seen);

@@ -15,7 +15,7 @@ pub(crate) async fn examine(cluster: &Arc<Cluster>) -> Result<Vec<Finding>> {
     let mut of_nodes: Vec<Finding> = Vec::new();
     let (mut nodes_denied, mut failing) = (false, false);
     for (at, link) in cluster.masters() {
-        // One block, so that a failure of any request reports the node as unreachable.
+        // One block, so any failure reports the node as unreachable.
         let replies = async {
             findings.extend(examine_one(&link).await?.into_iter().map(|it| at_node(&at, it)));
             Ok((ask(&link, "INFO").await?, ask(&link, "NODES").await?))

@@ -50,7 +50,7 @@ impl Cluster {
             let cluster = Arc::clone(self);
             async move { cluster.ask_one(&at).await }
         };
-        // Leaves time for further nodes if the first are silent.
+        // Leaves time for others if the first are silent.
         let limit = self.shared.config.connect_timeout.saturating_mul(2);
         ask_several(nodes.collect(), &self.shared.runtime, limit, ask).await
     }
@@ -87,8 +87,7 @@ impl Cluster {
     }
 }
 
-/// Asks several nodes at once. While none has answered, and within the limit, each failure adds a
-/// further node.
+/// Asks several nodes at once. Until one answers or the limit ends, each failure adds a node.
 async fn ask_several<F: Future<Output = Result<SlotMap>> + Send + 'static>(
     nodes: Vec<Address>,
     runtime: &Handle,

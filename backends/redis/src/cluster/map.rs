@@ -43,7 +43,7 @@ impl fmt::Display for Address {
 }
 
 /// Each slot's master, and all replicas. Equality ignores the replicas, because nodes may disagree
-/// on the replicas' health.
+/// on their health.
 #[derive(Clone)]
 pub(crate) struct SlotMap {
     owners: Vec<Option<Arc<Address>>>,

@@ -1,7 +1,7 @@
 //! A Redis Cluster: each request goes to the node that serves the slot of its keys.
 //!
-//! The `redis` crate's Cluster client isn't used, because it resends requests of unknown outcome,
-//! and keeps its connection to a frozen node.
+//! The `redis` crate's Cluster client isn't used: it resends requests of unknown outcome, and keeps
+//! its connection to a frozen node.
 
 pub(crate) mod doctor;
 mod lookup;
@@ -46,8 +46,8 @@ pub(crate) struct Cluster {
     will_look: AtomicBool,
 }
 
-/// The slot map in use. A wrong map costs only a redirection, because a node rejects requests for
-/// other nodes' slots.
+/// The slot map in use. A wrong map costs only a redirection: a node rejects requests for others'
+/// slots.
 #[derive(Debug)]
 pub(crate) struct Current(Mutex<Arc<SlotMap>>);
 

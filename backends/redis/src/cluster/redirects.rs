@@ -19,12 +19,12 @@ use crate::errors::{self, error};
 use crate::keys::slot_of;
 use crate::scripts::Call;
 
-/// A limit, because nodes that disagree could redirect endlessly.
+/// Nodes that disagree could redirect endlessly.
 const REDIRECTIONS: u32 = 8;
 
 static ASKING: LazyLock<Cmd> = LazyLock::new(|| redis::cmd("ASKING"));
 
-/// A request in progress. If dropped, it refreshes the slot map, because the node may be silent.
+/// A request in progress. Dropping it refreshes the slot map, because the node may be silent.
 struct InProgress<'c>(Option<&'c Arc<Cluster>>);
 
 impl Drop for InProgress<'_> {

@@ -3,10 +3,9 @@
 //! The slot's keys leave one by one, and a script runs only if all its keys exist on one node. If a
 //! key is missing, Redis 7.0 replies `TRYAGAIN`, and Redis up to 6.2 redirects from the old node.
 //! Renewals and fast releases use only existing keys, so they work until the first of these keys
-//! leaves. During the whole move, no lock is granted, transferred or broken. The client renews,
-//! releases and inspects holds key by key: each key is on exactly one node, to which the old node
-//! redirects. The lock's key alone decides an exclusive hold, so each change of this hold is
-//! atomic.
+//! leaves. During the move, no lock is granted, transferred or broken. The client renews, releases
+//! and inspects holds key by key: each key is on exactly one node, to which the old node redirects.
+//! The lock's key alone decides an exclusive hold, so its changes are atomic.
 
 use lockwright_core::{Claim, ErrorKind, LockName, Mode, ReleaseOutcome, Renewal, Result};
 use redis::Value;
@@ -95,7 +94,7 @@ pub(crate) async fn inspect(servers: &Servers, name: &LockName, keys: &Keys) -> 
 }
 
 /// Reads the lock's key and the fence counter, which gives the holder's fence. Retries if the
-/// counter has changed while the lock's key was read.
+/// counter changed during the read.
 async fn read_lock(servers: &Servers, keys: &Keys) -> Result<Vec<Value>> {
     const TRIES: usize = 10;
 

@@ -1,8 +1,8 @@
 //! A client's connection to a server, for requests and wake-ups.
 //!
-//! The client replaces a connection when it breaks, when a reply is late, when the probe of a
-//! dropped request times out (`probe.rs`), and when the server has become a replica. A request
-//! without a reply is never resent, because the server may have executed it.
+//! The client replaces a connection when it breaks, a reply is late, the probe of a dropped request
+//! times out (`probe.rs`), or the server has become a replica. A request without a reply is never
+//! resent: the server may have executed it.
 
 mod open;
 mod probe;
@@ -146,8 +146,8 @@ impl Link {
             && call.is_of(&[&scripts::ACQUIRE, &scripts::SWAP, &scripts::RENEW])
         {
             let other = waiting.live().await?;
-            // After a failover, the two connections may lead to different masters. Then a release
-            // couldn't end the other master's grant.
+            // After a failover, the two connections may lead to different masters. A release
+            // couldn't end the other's grant.
             if other.server != live.server {
                 self.mark_broken(&live.alive);
                 waiting.mark_broken(&other.alive);
@@ -288,8 +288,8 @@ impl Link {
             return Ok(live);
         }
         let opened = if self.failures.load(Ordering::Acquire) == failures {
-            // The task owns the lock on `connecting`, so that all callers share its attempt, even
-            // if this caller is cancelled.
+            // The task owns the lock on `connecting`, so all callers share its attempt, even if
+            // this one is cancelled.
             let link = Arc::clone(self);
             let attempt = self.shared.runtime.spawn(async move {
                 let opened = link.open().await;

@@ -18,7 +18,7 @@ use crate::tracking;
 
 const BUFFERED_REQUESTS: usize = 1_000;
 
-/// Connects without a time limit. The caller must set one.
+/// Connects. The caller must set a time limit.
 pub(crate) async fn dial(
     server: ConnectionInfo,
     settings: AsyncConnectionConfig,

@@ -44,7 +44,7 @@ local function queue_claim(left, is_shared)
     -- If neither a queue nor shared holders exist, all records in `meta` are obsolete.
     redis.call('DEL', KEYS[6])
   end
-  -- The queue and `meta` expire after twice the patience, so that few requests must extend them.
+  -- The queue and `meta` expire after twice the patience, so few requests must extend them.
   local extends_queue = queue_left < patience
   local extends_meta = extends_queue and redis.call('PTTL', KEYS[6]) < 2 * patience
   -- The waiter's record (waiters.lua). The client retries when the hold expires, at the latest

@@ -87,7 +87,7 @@ if how == 'run-out' and left < 0 then
 end
 -- PTTL is 0 in the hold's last millisecond, and SET rejects 0.
 local life = math.max(left, 1)
--- Raise the counter, so that the hold's reserved fences aren't granted again.
+-- Raise the counter, so the hold's reserved fences aren't granted again.
 local last, marked_until = parse_counter(counter)
 local tombstone_life = math.max(tonumber(ARGV[5]), life)
 local now = math.floor(micros / 1000)

@@ -1,7 +1,7 @@
 -- The clock of shared holds and permits. After a slot's move, their stored expiry times are by the
--- old server's clock. So time_of() derives that clock's time from the TTL of `holders`: this key
--- expires KEPT + 1 ms after the longest hold. Before this key expires, each waiting client runs a
--- script, which removes the records of expired holders.
+-- old server's clock. So time_of() derives that clock's time from the TTL of `holders`, which
+-- expires KEPT + 1 ms after the longest hold. Before that, each waiting client runs a script, which
+-- removes the records of expired holders.
 local KEPT = 60000
 
 local function time_of(holders, now)

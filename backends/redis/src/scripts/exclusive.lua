@@ -50,7 +50,7 @@ local function mark_counter(key, micros, life, value)
   local now = math.floor(micros / 1000)
   -- A damaged counter can't be marked. A fast release then makes no offer, so waiters poll.
   if last ~= -1 and marked_until < now + life then
-    -- Mark the counter for twice the time, so that most requests of waiters needn't write it.
+    -- Mark the counter for twice the time, so most waiters' requests needn't write it.
     local longest = math.max(redis.call('PTTL', key), 2 * life + IDLE_FENCE)
     write_counter(key, last or micros, now + 2 * life, longest)
   end
@@ -60,7 +60,7 @@ local function fences_of(value)
   return value:match('^lw1:%x+:(%d+):')
 end
 
--- Grants a lock whose value was nil. The lock's SET is last, so that nothing is held if an earlier
+-- Grants a lock whose value was nil. The lock's SET is last, so nothing is held if an earlier
 -- command fails. If the key exists with another type, SET NX fails, and the counter is restored.
 local function grant(lock, fence, counter, now, least, value, ttl)
   local last, marked_until = parse_counter(counter)

@@ -18,7 +18,7 @@ elseif taken then
     return counted
   end
   -- Set a counter below the bound to the server's time. For a counter far ahead of the clock,
-  -- extend only the expiry. With an unusable counter, the acquire is undone below.
+  -- extend only the expiry. An unusable counter undoes the acquire below.
   if is_number and counted > 0 and counted < 9007199254740992 then
     local last, life, done = counted, nil, nil
     if counted < bound then

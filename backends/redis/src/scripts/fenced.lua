@@ -13,8 +13,8 @@ do
     if highest and tonumber(highest) > tonumber(ARGV[1]) then
         return redis.error_reply('LOCKWRIGHTSUPERSEDED ' .. highest)
     end
-    -- The fence is written first, because a failed script's effects remain. It is written as text,
-    -- because Lua formats large numbers with an exponent.
+    -- The fence is written first, because a failed script's effects remain, and as text, because
+    -- Lua formats large numbers with an exponent.
     if highest ~= ARGV[1] then
         redis.call('SET', KEYS[1], ARGV[1])
     end

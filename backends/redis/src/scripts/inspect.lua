@@ -13,7 +13,7 @@ local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000 + tonumber(time[2]) / 1000
 
 -- Counts the waiters. Of a long queue, only the first 1,000 are examined, because the server runs
--- no other command during a script. The others count as waiters even if they have expired.
+-- no other command during a script. The others count even if they have expired.
 local function waiting(queue, meta)
   local tokens = redis.call('LRANGE', queue, 0, -1)
   local count = math.max(#tokens - 1000, 0)

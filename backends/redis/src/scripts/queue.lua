@@ -3,7 +3,7 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
   local call, its = redis.call, holders_of(lock, fence, holders, meta, micros)
   local now = math.floor(micros / 1000)
 
-  -- Removes a waiter. Returns false if it isn't queued. If its record remains, that is harmless.
+  -- Removes a waiter. Returns false if it isn't queued. A remaining record is harmless.
   function its.withdraw(token)
     if call('LREM', queue, 1, token) == 0 then
       return false

@@ -1,6 +1,6 @@
 -- Ends this token's hold or its wait, and offers the lock to the next waiter. For speed, this part
 -- handles the usual case, an exclusive holder and waiter, with few functions. release_full.lua
--- continues this script.
+-- continues it.
 --
 -- KEYS  lock, tombstone of this token, fence, queue, holders, meta
 -- ARGV  token, lifetime of the tombstone in ms ('0' for none), wake-up channel, name, '1' if

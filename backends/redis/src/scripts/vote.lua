@@ -1,5 +1,5 @@
--- Requests a node's vote. vote_full.lua continues this script. The usual case is decided here,
--- without creating functions, for speed.
+-- Requests a node's vote. For speed, this part decides the usual case without creating functions.
+-- vote_full.lua continues it.
 --
 -- KEYS  lock, fence, queue (here only a flag that clients wait), tombstone of this token,
 --       incarnation

@@ -50,7 +50,7 @@ impl<'c> Sentinels<'c> {
     }
 
     /// Connects to the master, with retries. `connect` must verify the server's role. Returns the
-    /// connection and the epoch (number) of the master's election.
+    /// connection and the epoch (number) of its election.
     pub(crate) async fn reach<T, F: Future<Output = Result<T>>>(
         self,
         connect: impl Fn(ConnectionInfo) -> F,
@@ -131,7 +131,7 @@ impl<'c> Sentinels<'c> {
 
     pub(super) fn ask_all(self) -> JoinSet<(String, Result<Master>)> {
         let mut asked = JoinSet::new();
-        // Half of the limit, so that a second query is possible.
+        // Half of the limit, for a possible second query.
         let limit = self.limit / 2;
         for sentinel in self.sentinels {
             let (sentinel, name) = (sentinel.clone(), self.name.to_owned());
@@ -169,14 +169,14 @@ fn is_majority(named: &[Master], sentinels: usize) -> bool {
 }
 
 /// Returns whether no more replies are needed: a majority of Sentinels has named a master, and the
-/// newest election isn't older than `latest`. If all replies aren't enough, the caller still uses
-/// them, because reset Sentinels count elections from zero.
+/// newest election isn't older than `latest`. If all aren't enough, the caller still uses them,
+/// because reset Sentinels count elections from zero.
 fn are_enough(named: &[Master], sentinels: usize, latest: u64) -> bool {
     is_majority(named, sentinels) && named.iter().any(|master| master.epoch >= latest)
 }
 
 /// Records the epoch of a master's election. Returns false if the master may be outdated, as when a
-/// concurrent lookup has recorded a later epoch. `before` is the recorded epoch at the lookup's
+/// concurrent lookup has recorded a later epoch. `before` is the recorded one at the lookup's
 /// start.
 fn record_election(latest: &AtomicU64, before: u64, epoch: u64, is_majority: bool) -> bool {
     if epoch >= before {

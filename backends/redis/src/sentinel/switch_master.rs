@@ -1,5 +1,5 @@
 //! The Sentinels' notifications of failovers. The client then disconnects from the old master:
-//! after a freeze or a partition, that master grants locks until it is demoted.
+//! after a freeze or a partition, it grants locks until it is demoted.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -83,7 +83,7 @@ async fn subscribe(
 }
 
 /// Disconnects from a replaced master. Asks all Sentinels, because a majority must name the new
-/// master, and the notification came from only one.
+/// master, and only one sent the notification.
 async fn check(link: &Weak<Link>) {
     let Some(link) = link.upgrade() else { return };
     let Some(sentinels) = link.sentinels() else { return };

@@ -1,4 +1,4 @@
--- Lockwright's tables for leases on MySQL or MariaDB. The files mysql_*.sql have the other tables.
+-- Lockwright's tables for leases on MySQL or MariaDB.
 --
 -- Times are SYSDATE(6) in microseconds since 1970. Locking needs only SELECT, INSERT, UPDATE and
 -- DELETE. Names are compared byte by byte, because most collations ignore case.
@@ -6,7 +6,7 @@
 -- One row for each name that is or was held.
 CREATE TABLE IF NOT EXISTS {lease} (
     name     VARCHAR(512) NOT NULL PRIMARY KEY,
-    -- NULL after a release. The row stays, because it has the name's last fence.
+    -- NULL after a release. The row stays: it has the name's last fence.
     token    VARCHAR(32),
     -- JSON for operators: host, pid, label.
     identity TEXT NOT NULL,
@@ -44,8 +44,8 @@ CREATE TABLE IF NOT EXISTS {tombstone} (
 -- `semaphore of N`, and their latest expiry. Clients lock that row before they change a holder's
 -- row here.
 --
--- A row with the mode `exclusive` records a waiting writer, who keeps new readers out until
--- the row expires or a grant changes the name's fence.
+-- A row with the mode `exclusive` records a waiting writer, who keeps new readers out until the row
+-- expires or a grant changes the name's fence.
 CREATE TABLE IF NOT EXISTS {shared_holder} (
     name     VARCHAR(512) NOT NULL,
     token    VARCHAR(32) NOT NULL,
@@ -54,8 +54,8 @@ CREATE TABLE IF NOT EXISTS {shared_holder} (
     -- The permits and the semaphore's size, or 0 for readers and writers.
     permits  BIGINT NOT NULL,
     size     BIGINT NOT NULL,
-    -- For the name's readers, their common fence. For a permit holder, a unique number. For a
-    -- waiting writer, the fence of the readers before it.
+    -- The readers' common fence, a permit holder's unique number, or, for a waiting writer, the
+    -- fence of the readers before it.
     fence    BIGINT NOT NULL,
     ttl      BIGINT NOT NULL,
     expires  BIGINT NOT NULL,

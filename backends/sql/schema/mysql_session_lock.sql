@@ -41,8 +41,8 @@ CREATE TABLE IF NOT EXISTS {reader} (
     CONSTRAINT {prefix}_reader_fence CHECK (fence BETWEEN 1 AND 9007199254740991)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
--- The rows that the mode `row` locks. Other tables have the holders, because the session that
--- records a holder can't write a locked row.
+-- The rows that the mode `row` locks. Other tables have the holders, because the recording session
+-- can't write a locked row.
 CREATE TABLE IF NOT EXISTS {row} (
     name VARCHAR(512) NOT NULL PRIMARY KEY
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;

@@ -1,4 +1,4 @@
--- Lockwright's tables for leases on PostgreSQL. The files postgres_*.sql have the other tables.
+-- Lockwright's tables for leases on PostgreSQL.
 --
 -- Times are clock_timestamp() in microseconds since 1970. Locking needs only SELECT, INSERT, UPDATE
 -- and DELETE on the tables, and SELECT and UPDATE on the sequence of fences.
@@ -9,7 +9,7 @@ SELECT pg_advisory_xact_lock(5499258310474722403);
 -- One row for each name that is or was held.
 CREATE TABLE IF NOT EXISTS {lease} (
     name     text COLLATE "C" NOT NULL PRIMARY KEY,
-    -- NULL after a release. The row stays, because it has the name's last fence.
+    -- NULL after a release. The row stays: it has the name's last fence.
     token    text COLLATE "C",
     -- JSON for operators: host, pid, label.
     identity text NOT NULL,
@@ -30,7 +30,7 @@ CREATE TABLE IF NOT EXISTS {lease} (
     -- here, because its snapshot may lack the tombstones.
     tombstones text NOT NULL,
     CHECK (fence >= 0 AND fence + fences <= 9007199254740992)
-    -- Each page keeps space for new row versions, so that updates write no index.
+    -- Each page keeps space for new row versions, so updates write no index.
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
 
 -- Tokens that are never granted again: of abandoned acquires, and of broken or transferred holds.
@@ -47,8 +47,8 @@ CREATE INDEX IF NOT EXISTS {prefix}_tombstone_until ON {tombstone} (until);
 -- `semaphore of N`, and their latest expiry. Clients lock that row before they change a holder's
 -- row here.
 --
--- A row with the mode `exclusive` records a waiting writer, who keeps new readers out until
--- the row expires or a grant changes the name's fence.
+-- A row with the mode `exclusive` records a waiting writer, who keeps new readers out until the row
+-- expires or a grant changes the name's fence.
 CREATE TABLE IF NOT EXISTS {shared_holder} (
     name     text COLLATE "C" NOT NULL,
     token    text COLLATE "C" NOT NULL,
@@ -57,8 +57,8 @@ CREATE TABLE IF NOT EXISTS {shared_holder} (
     -- The permits and the semaphore's size, or 0 for readers and writers.
     permits  bigint NOT NULL,
     size     bigint NOT NULL,
-    -- For the name's readers, their common fence. For a permit holder, a unique number. For a
-    -- waiting writer, the fence of the readers before it.
+    -- The readers' common fence, a permit holder's unique number, or, for a waiting writer, the
+    -- fence of the readers before it.
     fence    bigint NOT NULL,
     ttl      bigint NOT NULL,
     expires  bigint NOT NULL,

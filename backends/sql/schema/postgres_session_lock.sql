@@ -36,8 +36,8 @@ CREATE UNLOGGED TABLE IF NOT EXISTS {reader} (
     LIKE {hold} INCLUDING DEFAULTS, PRIMARY KEY (kind, name, token)
 );
 
--- The rows that the mode `row` locks. Other tables have the holders, because the session that
--- records a holder can't write a locked row.
+-- The rows that the mode `row` locks. Other tables have the holders, because the recording session
+-- can't write a locked row.
 CREATE TABLE IF NOT EXISTS {row} (
     name text COLLATE "C" PRIMARY KEY
 );

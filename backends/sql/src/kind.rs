@@ -1,8 +1,8 @@
 use lockwright_core::{Claim, Error, Mode, Result};
 
-/// Returns the value of a name's `token` column while the name has readers or permit holders.
+/// Returns the `token` column's value while a name has readers or permit holders.
 ///
-/// Returns `None` for an exclusive hold, whose token (32 hex digits) is in the column.
+/// Returns `None` for an exclusive hold, whose column has its token (32 hex digits).
 pub(crate) fn kind(mode: Mode) -> Option<String> {
     match mode {
         Mode::Shared => Some(READERS.to_owned()),

@@ -8,7 +8,7 @@
 //!
 //! The SQLite backend needs Linux or Android, for `CLOCK_BOOTTIME`.
 #![forbid(unsafe_code)]
-// Unless both features are enabled, parts of the shared modules are unused.
+// With one feature, parts of the shared modules are unused.
 #![cfg_attr(not(all(feature = "mysql", feature = "postgres")), allow(dead_code, unused_imports))]
 
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]

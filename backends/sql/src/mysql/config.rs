@@ -4,7 +4,7 @@ use sqlx::mysql::MySqlConnectOptions;
 use super::dialect::MySql;
 use crate::server::config::{self, Common};
 
-/// The URL parameters that sqlx supports. It silently ignores any other parameter.
+/// The URL parameters that sqlx supports. It silently ignores any other.
 const OF_SQLX: &str =
     "sslmode, ssl-mode, sslca, ssl-ca, sslcert, ssl-cert, sslkey, ssl-key, socket";
 

@@ -23,7 +23,7 @@ use crate::server::{
 ///   requests for different names would deadlock.
 /// - No `sql_mode` that changes literals or the order of an `UPDATE`'s assignments.
 /// - `group_concat_max_len` is enough for all names of a sweep step.
-/// - `wait_timeout`: the server keeps idle connections for longer than the pool does.
+/// - `wait_timeout`: the server keeps idle connections longer than the pool does.
 const BEGIN: &str = "SET NAMES utf8mb4, time_zone = '+00:00', completion_type = 'NO_CHAIN', \
                      autocommit = 1, \
                      sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION', \
@@ -47,8 +47,7 @@ pub(super) fn session(row: Option<&Row>, opened: Instant) -> Option<ServerSessio
     Some(ServerSession { id: row.int(0).ok()?, server: row.int(1).ok()?, seen: 0, opened })
 }
 
-/// SQL for the time at the statement's start. This time is constant, so the server can use an
-/// index.
+/// SQL for the time at the statement's start: a constant, so the server can use an index.
 const BEGUN: &str = "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))";
 
 /// SQL for the holds to renew. The columns need a character set, because the database's default may

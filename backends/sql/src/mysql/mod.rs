@@ -15,8 +15,7 @@
 //!
 //! # Limits of the lease mode
 //!
-//! - The server's clock decides when a hold expires. If the clock steps ahead, two clients may have
-//!   the lock: the profile doesn't promise
+//! - If the server's clock steps ahead, two clients may have the lock: the profile doesn't promise
 //!   [`ServerClockStep`](lockwright_core::Fault::ServerClockStep).
 //! - Fences grow, except after a loss of data **and** a step back of the server's clock.
 //! - A replica promoted without the last commits may grant a held lock.
@@ -55,8 +54,8 @@ const POLL: Duration = Duration::from_millis(50);
 pub struct Mysql(Arc<dyn DistributedLock>);
 
 impl Mysql {
-    /// Connects to a server by its URL, such as `mysql://me:secret@db/shop`. The errors are
-    /// those of [`Config::new`] and [`Config::connect`].
+    /// Connects by a URL, such as `mysql://me:secret@db/shop`. The errors are those of
+    /// [`Config::new`] and [`Config::connect`].
     pub async fn connect(url: &str) -> Result<Self> {
         Config::new(url)?.connect().await
     }

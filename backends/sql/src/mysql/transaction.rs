@@ -45,7 +45,7 @@ const RESTORE: &str = "SET @lockwright = NULL \
 
 /// SQL that fails if the wait's transaction has ended. It tests the savepoint, because without
 /// autocommit, a new transaction may be open. Returns whether the server looks for deadlocks, and
-/// the session's own limit on waits in seconds.
+/// the session's limit on waits in seconds.
 const PASSED: &str = "RELEASE SAVEPOINT lockwright_probe; \
                       SELECT @@innodb_deadlock_detect, @@SESSION.innodb_lock_wait_timeout";
 

@@ -4,7 +4,7 @@ use sqlx::postgres::PgConnectOptions;
 use super::dialect::Postgresql;
 use crate::server::config::{self, Common};
 
-/// The URL parameters that sqlx supports. For any other parameter, sqlx only logs a warning.
+/// The URL parameters that sqlx supports. For others, it only logs a warning.
 const OF_SQLX: &str = "sslmode, ssl-mode, sslrootcert, ssl-root-cert, ssl-ca, sslcert, ssl-cert, \
                        sslkey, ssl-key, host, hostaddr, port, dbname, user, password, \
                        application_name, options, options[";

@@ -31,8 +31,8 @@ pub(super) const MARK: &str = "current_setting('lockwright.mark', true)";
 
 pub(crate) struct Connection {
     pub(super) driver: PgConnection,
-    /// SQL that sets each request's time limits behind a pooler. There, statements aren't prepared,
-    /// because sessions change.
+    /// SQL that sets each request's time limits behind a pooler, where sessions change, so
+    /// statements aren't prepared.
     limits: Option<String>,
 }
 
@@ -124,7 +124,7 @@ impl Dialect for Postgresql {
     }
 
     fn is_by_file(&self) -> bool {
-        // A host that is a path is the folder of a unix socket.
+        // A path is the folder of a unix socket.
         self.server.get_socket().is_some() || self.server.get_host().starts_with('/')
     }
 
@@ -238,7 +238,7 @@ impl Dialect for Postgresql {
     }
 }
 
-/// Returns a limit below the client's, so that the server's timeout precedes the client's.
+/// Returns a limit below the client's, so the server's timeout comes first.
 fn below(limit: Duration) -> u128 {
     (limit.as_millis() * 9 / 10).max(1)
 }

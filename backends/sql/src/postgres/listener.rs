@@ -35,7 +35,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 pub(super) struct Listener {
     shared: Arc<Shared>,
     /// The runtime of the connect call. While it exists, the listening task runs on it: a waiter's
-    /// runtime may end while other waiters need the task.
+    /// runtime may end while others need the task.
     runtime: Handle,
     task: Mutex<Option<JoinHandle<()>>>,
 }
@@ -137,8 +137,7 @@ impl Shared {
         }
     }
 
-    /// Listens until there has been no waiter for [`UNUSED`]. Returns false if notifications don't
-    /// arrive.
+    /// Listens until no waiter is left for [`UNUSED`]. Returns false if notifications don't arrive.
     async fn listen_once(&self) -> sqlx::Result<bool> {
         let limits = self.pool.limits();
         let deadline = Deadline::now() + limits.connect;
@@ -170,7 +169,7 @@ impl Shared {
 }
 
 /// Returns whether a new connection receives notifications. Without a free permit, returns true:
-/// the active listener has the permit, and has already tested its own connection.
+/// the active listener has it, and has tested its connection.
 pub(super) async fn is_notified_at_all(pool: &Arc<Pool<Postgresql>>) -> Result<bool> {
     let Some(permit) = Permit::try_get(pool, Use::Listen) else { return Ok(true) };
     let trying = async {
@@ -182,7 +181,7 @@ pub(super) async fn is_notified_at_all(pool: &Arc<Pool<Postgresql>>) -> Result<b
     trying.await.map_err(|cause| failed(cause, Effect::Reads, pool.dialect()).error)
 }
 
-/// The permit is the last field: it counts the session, so it is dropped after the connection.
+/// The permit is last, to be dropped after the connection.
 type Line = (PgListener, Permit<Postgresql>);
 
 /// Opens a connection that listens. Returns `None` behind a pooler.

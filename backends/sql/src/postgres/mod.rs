@@ -13,8 +13,7 @@
 //!
 //! # Limits of the lease mode
 //!
-//! - The server's clock decides when a hold expires. If the clock steps ahead, two clients may have
-//!   the lock: the profile doesn't promise
+//! - If the server's clock steps ahead, two clients may have the lock: the profile doesn't promise
 //!   [`ServerClockStep`](lockwright_core::Fault::ServerClockStep).
 //! - Fences grow, except after a loss of data **and** a step back of the server's clock.
 //! - A replica promoted without the last commits may grant a held lock.
@@ -45,8 +44,8 @@ use dialect::Postgresql;
 use listener::Listener;
 use pooler::Server;
 
-/// The polling interval of waiters with notifications. It may be long, because the client wakes all
-/// waiters if it loses the listening connection.
+/// The polling interval with notifications: long, because losing the listening connection wakes all
+/// waiters.
 const SLOW_POLL: Duration = Duration::from_secs(10);
 
 /// The longest polling interval without notifications.
@@ -60,8 +59,8 @@ const POLL: Duration = Duration::from_millis(100);
 pub struct Postgres(Arc<dyn DistributedLock>);
 
 impl Postgres {
-    /// Connects to a server by its URL, such as `postgres://me:secret@db/shop`. The errors are
-    /// those of [`Config::new`] and [`Config::connect`].
+    /// Connects by a URL, such as `postgres://me:secret@db/shop`. The errors are those of
+    /// [`Config::new`] and [`Config::connect`].
     pub async fn connect(url: &str) -> Result<Self> {
         Config::new(url)?.connect().await
     }
@@ -84,8 +83,8 @@ impl Config {
     pub async fn connect(self) -> Result<Postgres> {
         let kind = self.common.mode.kind();
         // One session is reserved: in the lease mode for a listener, in the other modes for
-        // connections without holds. The lease mode behind a pooler, which delivers no
-        // notifications, reserves none.
+        // connections without holds. Behind a pooler, which delivers no notifications, the lease
+        // mode reserves none.
         let (pool, look) = self.look(kind.is_some()).await?;
         let is_direct = look.is_direct;
         if !self.common.for_diagnosis {
@@ -117,8 +116,8 @@ impl Config {
         let marked = Arc::new(Pool::new(dialect.clone().marked(), limits, sessions));
         match Server::look(&marked).await {
             Ok(look) => Ok((marked, look)),
-            // A pooler may have rejected the mark (see pooler.rs). If the error has another cause,
-            // the retry without a mark fails too.
+            // A pooler may have rejected the mark (see pooler.rs). If not, the retry without a mark
+            // fails too.
             Err(error) if error.kind() == ErrorKind::InvalidConfig => {
                 let sessions = self.common.sessions(listens_by_pooler)?;
                 let pool = Arc::new(Pool::new(dialect, limits, sessions));

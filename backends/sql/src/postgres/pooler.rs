@@ -1,8 +1,8 @@
-//! Detects a replica, another product, and a pooler between the client and the server.
+//! Detects a replica, another product, and a pooler.
 //!
 //! Each connection sets `lockwright.mark` to a random value of this client: the mark. A pooler
 //! rejects the setting, drops it, or returns another client's mark. Until the client has read its
-//! own mark, it sets nothing else, because a pooler's other clients may use the same session.
+//! own mark, it sets nothing else, because a pooler's clients may share the session.
 
 use lockwright_core::{Error, ErrorKind, Result};
 

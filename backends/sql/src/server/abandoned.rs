@@ -1,6 +1,6 @@
 //! Ends abandoned sessions: this client closed the connection, or stopped waiting for its opening.
 //!
-//! A server process that waits for a lock or a replica doesn't notice a closed connection. So one
+//! A server process that waits for a lock or a replica doesn't notice a closed connection, so a
 //! task ends these sessions through another connection.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,8 +19,8 @@ pub(crate) struct ServerSession {
     pub(crate) id: i64,
     /// Identifies the server, because another server may use the same `id` after a failover.
     pub(crate) server: i64,
-    /// A server time in µs at which the session existed. On PostgreSQL, a session that begins later
-    /// may have the same `id`.
+    /// A server time in µs at which the session existed. On PostgreSQL, a later session may have
+    /// the same `id`.
     pub(crate) seen: i64,
     /// An instant before the connection was opened. After a restart, MySQL reuses ids.
     pub(crate) opened: Instant,
@@ -28,8 +28,8 @@ pub(crate) struct ServerSession {
 
 pub(crate) enum Session {
     Open(ServerSession),
-    /// A set of one task, because dropping a set ends its tasks. The task returns the session if the
-    /// server opened one.
+    /// One task, which ends if the set is dropped. The task returns the session if the server
+    /// opened one.
     Opening(JoinSet<Option<ServerSession>>),
 }
 
@@ -58,18 +58,18 @@ const LOOKS: (Duration, Duration) = (Duration::from_millis(5), Duration::from_mi
 
 const TRIES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
-/// The time limit for one request that ends sessions.
+/// The time limit of a request that ends sessions.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// An abandoned opening counts as failed after a connection that was begun over [`LIMIT`] later has
-/// worked for this long.
+/// An abandoned opening counts as failed after a connection begun over [`LIMIT`] later has worked
+/// this long.
 const OVERDUE: Duration = Duration::from_secs(1);
 
 /// The longest time limit for one attempt to connect, and so the longest wait of a request after an
-/// outage. Each timeout doubles the limit, so that a frozen server later opens few sessions.
+/// outage. Each timeout doubles the limit, so a frozen server later opens few sessions.
 const LONGEST_CONNECT: Duration = Duration::from_secs(15);
 
-/// The time that the server needs to end the session of a closed connection.
+/// The time that the server needs to end a closed connection's session.
 pub(crate) const CLOSING: Duration = Duration::from_millis(200);
 
 const UNUSED: Duration = Duration::from_secs(1);
@@ -128,7 +128,7 @@ impl Ending {
 
 pub(crate) type Permits = (Option<SessionPermit>, Option<super::pool::Turn>);
 
-/// A guard that frees the remaining sessions' permits if the task that ends sessions stops early.
+/// A guard that frees the remaining sessions' permits if the task stops early.
 struct Attending<D>(Option<Arc<Abandoned<D>>>);
 
 impl<D: Dialect> Attending<D> {
@@ -176,7 +176,7 @@ impl<D> Abandoned<D> {
 }
 
 impl<D: Dialect> Abandoned<D> {
-    /// Ends the session in the background. The receiver resolves when the session has ended.
+    /// Ends the session in the background, and then resolves the receiver.
     pub(crate) fn add(
         self: &Arc<Self>,
         runtime: &Handle,

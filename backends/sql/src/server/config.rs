@@ -6,7 +6,7 @@ use lockwright_core::{Error, Result, redact};
 use super::session_lock::Kind;
 use super::{Limits, SessionLimit, Tables, tls};
 
-/// The longest time limit. Longer ones are shortened, because servers reject more than 24 days.
+/// Longer time limits are shortened, because servers reject more than 24 days.
 const LONGEST_LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// How the server stores a hold.
@@ -17,8 +17,7 @@ pub enum Mode {
     Lease,
     /// A lock of a database session. The hold ends with the session, which several holds may share.
     Session,
-    /// A locked row in an open transaction. Each hold has its own connection and ends with that
-    /// connection.
+    /// A locked row in an open transaction. Each hold has its own connection and ends with it.
     Row,
 }
 

@@ -58,7 +58,7 @@ pub(crate) trait Dialect: Send + Sync + Sized + 'static {
         sessions: &'a [ServerSession],
     ) -> impl Future<Output = sqlx::Result<Vec<i64>>> + Send + 'a;
 
-    /// Executes all statements of `text` in one round trip, and returns their rows.
+    /// Executes all statements in one round trip, and returns their rows.
     fn fetch<'a>(
         &'a self,
         connection: &'a mut Self::Connection,

@@ -13,7 +13,7 @@ const MANY_NAMES: i64 = 1_000_000;
 const FEW_CONNECTIONS: i64 = 20;
 
 /// Returns a finding if the connection leaves this machine without encryption. Behind a pooler or a
-/// proxy, `query` examines that software's connection to the server, not the client's.
+/// proxy, `query` examines its connection to the server, not the client's.
 pub(crate) async fn encryption<D: Dialect>(
     pool: &Pool<D>,
     is_demanded: bool,

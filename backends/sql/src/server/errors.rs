@@ -36,8 +36,8 @@ impl Verdict {
     }
 }
 
-/// Makes the [`Verdict`] of the first pattern that matches the code. Without a match, returns
-/// `None` from the surrounding function.
+/// Makes the [`Verdict`] of the first matching pattern. Without one, returns `None` from the
+/// surrounding function.
 macro_rules! verdicts {
     ($code:expr; $(
         $pattern:pat $(if $guard:expr)? => $kind:ident $(.$more:ident())*, $message:expr;
@@ -125,8 +125,8 @@ pub(crate) fn not_connected<D: Dialect>(cause: &sqlx::Error, dialect: &D) -> Err
 pub(crate) fn failed<D: Dialect>(cause: sqlx::Error, effect: Effect, dialect: &D) -> Failure {
     let (error, again, lost) = match &cause {
         sqlx::Error::Database(_) | sqlx::Error::AnyDriverError(_) => match D::judge(&cause) {
-            // If `again` is set, the pool retries. Requests are idempotent, so a retry is safe even
-            // if the first attempt took effect.
+            // If `again` is set, the pool retries. Requests are idempotent, so a retry is always
+            // safe.
             Some(verdict) if verdict.kind == ErrorKind::Indeterminate => {
                 (unanswered(effect, verdict.message), verdict.again, !verdict.again)
             }

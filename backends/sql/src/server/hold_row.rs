@@ -61,7 +61,7 @@ impl<'r> Holding<'r> {
         granted.fences = self.fences;
         granted.waiters = self.waiting;
         if self.broken.is_some() {
-            // A broken hold can't be renewed, so it is valid only for the remaining time.
+            // A broken hold is valid only for its remaining time.
             granted.valid = Some(self.remaining());
         }
         granted

@@ -1,8 +1,8 @@
 //! A small connection pool with a time limit for each request.
 //!
-//! A connection is reused only after a complete answer. Otherwise, the client ends the session of
-//! the connection, so no late answer reaches the next request. sqlx's pool isn't used, because it
-//! pings the server after each request.
+//! A connection is reused only after a complete answer. Otherwise, the client ends the connection's
+//! session, so no late answer reaches the next request. sqlx's pool isn't used, because it pings
+//! the server after each request.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -33,11 +33,10 @@ pub(crate) struct Sending {
     pub(crate) answer: Duration,
     /// True for renewals, which have one reserved connection.
     pub(crate) renews: bool,
-    /// True to repeat an unanswered request after the server has ended the session that received
-    /// it.
+    /// True to repeat an unanswered request after the server has ended its session.
     pub(crate) again: bool,
-    /// True if the request may wait for another session's lock, so that a timeout doesn't indicate
-    /// a dead connection.
+    /// True if the request may wait for another session's lock, so a timeout doesn't indicate a
+    /// dead connection.
     pub(crate) waits: bool,
 }
 
@@ -45,15 +44,14 @@ const TRIES: u32 = 5;
 
 const IDLE: Duration = Duration::from_secs(300);
 
-/// If a caller drops a request that was unanswered for this time, the pool closes the connections
-/// of the request's [generation](Idle::generation), which are probably dead.
+/// If a caller drops a request unanswered for this time, the pool closes the connections of its
+/// [generation](Idle::generation), which are probably dead.
 const SILENCE: Duration = Duration::from_millis(100);
 
 pub(crate) struct Pool<D: Dialect> {
     dialect: Arc<D>,
     limits: Limits,
     sessions: SessionLimit,
-    /// Limits concurrent requests.
     turns: Arc<Semaphore>,
     /// Limits requests other than renewals, with one permit less than `turns`.
     ordinary: Arc<Semaphore>,
@@ -248,7 +246,7 @@ impl<D: Dialect> Pool<D> {
                     taken.sent = None;
                 } else {
                     // After a renewal's timeout, the pool always closes the generation's
-                    // connections, so that the next renewal gets no dead one.
+                    // connections, so the next renewal gets no dead one.
                     let sent = taken.sent.filter(|_| !sending.renews);
                     self.forget(taken.generation, sent, &taken.runtime);
                 }
@@ -286,8 +284,8 @@ impl<D: Dialect> Pool<D> {
         {
             let mut idle = lock(&self.idle);
             taken.generation = idle.generation;
-            // The most recently used connection is taken, so that the unneeded ones reach the idle
-            // limit and are closed.
+            // Takes the most recently used connection, so unneeded ones reach the idle limit and
+            // are closed.
             if let Some((connected, used)) = idle.connections.pop() {
                 if used.elapsed() < IDLE {
                     taken.connected = Some(connected);
@@ -339,7 +337,7 @@ impl<D: Dialect> Pool<D> {
     }
 
     /// Closes the generation's connections, unless a request was answered in the second half of the
-    /// time since the failed one was `sent`: then the server is only slow.
+    /// time since the failed one was `sent`: then the server is just slow.
     fn forget(&self, generation: u64, sent: Option<Instant>, runtime: &Handle) {
         let dead = {
             let mut idle = lock(&self.idle);

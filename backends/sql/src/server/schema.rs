@@ -10,7 +10,7 @@ pub(crate) fn text<D: Dialect>(dialect: &D) -> String {
     dialect.expand(D::TEXTS.schema)
 }
 
-/// Creates missing tables. If none is missing, the user needs no permission to create tables.
+/// Creates missing tables. If none is missing, the user needs no permission for that.
 pub(crate) async fn make_sure<D: Dialect>(pool: &Pool<D>) -> Result<()> {
     let found = match version(pool).await {
         // Without transactional DDL, another client may still be creating the tables.

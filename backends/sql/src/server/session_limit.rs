@@ -17,8 +17,8 @@ pub(crate) enum Use {
 /// The limits on one backend's server sessions, by use. One session is reserved for ending
 /// abandoned sessions.
 ///
-/// A connection keeps its permit until the server has ended the connection's session. A session
-/// that may outlive its connection goes to `Pool::abandon`, with the permit.
+/// A connection keeps its permit until the server has ended its session. A session that may outlive
+/// its connection goes to `Pool::abandon`, with the permit.
 #[derive(Debug, Clone)]
 pub(crate) struct SessionLimit {
     shares: [(usize, Arc<Semaphore>); 4],
@@ -33,16 +33,16 @@ impl SessionLimit {
     pub(crate) const LEAST: usize = 2;
     pub(crate) const LEAST_HELD: usize = 4;
 
-    /// Reserves one session for ending abandoned ones, and one for listening if `listens` is true
-    /// and `total` is more than two. The rest is for requests.
+    /// Reserves another session for listening if `listens` is true and `total` is more than two.
+    /// The rest is for requests.
     pub(crate) fn lease(total: usize, listens: bool) -> Self {
         let listen = usize::from(listens && total > Self::LEAST);
         Self::of([total.saturating_sub(1 + listen), 0, 0, listen])
     }
 
-    /// Reserves one session for ending abandoned ones, and one for listening if `listens`. Up to
-    /// four are for requests, and the rest for holds and waits. If `can_share` is true and the rest
-    /// is more than one session, one of the rest is joint.
+    /// Reserves another session for listening if `listens`. Up to four are for requests, and the
+    /// rest for holds and waits. If `can_share` and the rest is more than one, one of them is
+    /// joint.
     pub(crate) fn held(total: usize, listens: bool, can_share: bool) -> Self {
         let (request, listen) = ((total / 4).clamp(1, 4), usize::from(listens));
         let rest = total.saturating_sub(1 + listen + request);
@@ -63,8 +63,8 @@ impl SessionLimit {
         count.saturating_sub(semaphore.available_permits())
     }
 
-    /// Returns how many holds get their own session before further holds share one, or `None` if
-    /// holds never share.
+    /// Returns how many holds get their own session before others share one, or `None` if holds
+    /// never share.
     pub(crate) fn own(&self) -> Option<usize> {
         (self.share(Use::Joint) > 0).then(|| (self.share(Use::Hold) / 2).min(Self::OWN))
     }

@@ -10,8 +10,8 @@ const LONGEST_SCHEMA: usize = 63;
 const TABLES: &str =
     "lease shared_holder tombstone meta hold hold_fence hold_raised reader row fence turn";
 
-/// The tables' schema and prefix. They contain only letters, digits and underscores, because they
-/// become part of the SQL.
+/// The tables' schema and prefix: only letters, digits and underscores, because they become part of
+/// the SQL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Tables {
     schema: Option<String>,
@@ -55,8 +55,8 @@ impl Tables {
         text
     }
 
-    /// Returns the name of the notification channel. It doesn't contain the schema, because clients
-    /// may name the same schema explicitly or by default.
+    /// Returns the name of the notification channel. It lacks the schema, which clients may name
+    /// explicitly or by default.
     pub(crate) fn channel(&self) -> &str {
         &self.prefix
     }

@@ -3,8 +3,8 @@ use std::io;
 use std::net::IpAddr;
 
 use lockwright_core::Error;
-/// Must be called before TLS is used, because the drivers verify certificates with the process's
-/// default crypto provider.
+/// To be called before TLS is used: the drivers verify certificates with the process's default
+/// crypto provider.
 pub(crate) use lockwright_core::backend_util::tls::choose_provider;
 
 /// Returns an error if connecting failed because of TLS.
@@ -18,8 +18,8 @@ pub(crate) fn refusal(cause: &sqlx::Error, is_by_file: bool) -> Option<Error> {
             ))
         }
         sqlx::Error::Io(cause) => distrusted(cause),
-        // A retry may succeed, because MySQL's `caching_sha2_password` fails this way only until
-        // the user's first login over TLS.
+        // A retry may succeed: MySQL's `caching_sha2_password` fails this way only until the user's
+        // first login over TLS.
         sqlx::Error::Configuration(cause) if cause.to_string().contains("RSA auth") => {
             Some(Error::unavailable(
                 "the server takes this user's password over TLS only; turn TLS on there, and build \

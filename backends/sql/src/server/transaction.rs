@@ -156,7 +156,7 @@ macro_rules! in_transaction {
                 self.make(connection).await
             }
 
-            /// Does the same as [`lock_in_transaction`], with these tables.
+            /// Like [`lock_in_transaction`], with these tables.
             pub async fn lock(
                 &self,
                 tx: &mut $connection,
@@ -168,7 +168,7 @@ macro_rules! in_transaction {
                 self.lock_name(tx, &name, &limit).await.map_err(|error| error.with_name(&name))
             }
 
-            /// Does the same as [`check_fence`](check_fence()), with these tables.
+            /// Like [`check_fence`](check_fence()), with these tables.
             pub async fn check_fence(
                 &self,
                 tx: &mut $connection,

@@ -33,7 +33,7 @@ impl DistributedLock for Sqlite {
 
     async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
         // A release between an attempt and its answer ends the waiter's registration. Then another
-        // attempt follows, or, after the last one, the caller polls.
+        // attempt follows, or, after the last, the caller polls.
         const ATTEMPTS: u32 = 3;
 
         for _ in 1..ATTEMPTS {
@@ -107,7 +107,7 @@ impl DistributedLock for Sqlite {
 impl Sqlite {
     async fn attempt(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
         if let Wait::Until(until) = wait {
-            // The waiter is registered before the attempt, so that no wake-up is missed.
+            // Registered before the attempt, to miss no wake-up.
             self.waiters.expect(&claim.name, until, &self.jobs);
         }
         self.granted(Request::Acquire(asked(claim, wait)?), claim).await

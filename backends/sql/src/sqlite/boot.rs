@@ -15,7 +15,7 @@ pub(super) fn boot_id() -> Result<Arc<str>> {
         ))
         .with_source(source)
     })?;
-    // With its own boot id, a container would treat other containers' live holds as expired.
+    // With its own boot id, a container would treat others' live holds as expired.
     if fs::read_to_string(MOUNTS).is_ok_and(|mounts| is_mounted_over(&mounts, ID)) {
         return Err(Error::invalid_config(format!(
             "{ID} was replaced in this container (systemd-nspawn and LXC do that), so holds of \

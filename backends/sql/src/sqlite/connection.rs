@@ -57,8 +57,8 @@ impl Database {
         self.open(true).await
     }
 
-    /// Opens the file again. A missing file isn't created, because a second holder could acquire
-    /// the lock in the new file.
+    /// Opens the file again. A missing file isn't created: a second holder could acquire the lock
+    /// in it.
     pub(super) async fn reopen(&self) -> Result<Open> {
         if let Err(source) = file_id(&self.path) {
             return Err(Error::unavailable(format!(
@@ -138,7 +138,7 @@ impl Database {
             .disable_statement_logging();
         let connected = patiently!(BUSY_LIMIT, options.connect());
         let mut connection = connected.map_err(|e| self.failed(e))?;
-        // By a symbolic link or a mount, a new file may be on another file system than its folder.
+        // A symbolic link or a mount may put a new file on another file system than its folder.
         self.check_file_system(&self.path)?;
         self.prepare(&mut connection).await?;
         let id = file_id(&self.path).map_err(|source| {
@@ -198,7 +198,7 @@ fn file_id(path: &Path) -> io::Result<FileId> {
     Ok((found.dev(), found.ino()))
 }
 
-/// Switches to WAL mode, which needs exclusive access. While others use the file, it keeps its old
+/// Switches to WAL mode, which needs exclusive access. While others use it, the file keeps its old
 /// mode, which is slower but equally safe.
 async fn use_write_ahead_log(connection: &mut SqliteConnection) -> sqlx::Result<()> {
     let switched = patiently!(
@@ -214,7 +214,7 @@ async fn use_write_ahead_log(connection: &mut SqliteConnection) -> sqlx::Result<
 async fn version_or_create(connection: &mut SqliteConnection) -> sqlx::Result<i64> {
     if !has_tables(connection).await? {
         let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
-        // Another process may have created the tables before this process got the write lock.
+        // Another process may have created the tables before this one got the write lock.
         if !has_tables(&mut transaction).await? {
             sqlx::raw_sql(SCHEMA).execute(&mut *transaction).await?;
         }
@@ -232,8 +232,8 @@ pub(super) async fn version(connection: &mut SqliteConnection) -> sqlx::Result<i
     sqlx::query("SELECT version FROM lockwright_meta").fetch_one(connection).await?.try_get(0)
 }
 
-/// The limit on waiting for the write lock. Another process normally keeps that lock only for one
-/// sync of the disk.
+/// The limit on waiting for the write lock, which another process normally keeps only for one sync
+/// of the disk.
 pub(super) const BUSY_LIMIT: Duration = Duration::from_secs(5);
 
 /// Pauses after an attempt: only yields at first, later for 1 ms to 5 ms.

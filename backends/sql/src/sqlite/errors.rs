@@ -44,7 +44,7 @@ pub(super) fn lacks_a_table(error: &sqlx::Error) -> bool {
 
 impl Failure {
     /// Returns the failure of a statement. Some codes prove that nothing was written. A failed
-    /// write or sync of the log proves nothing: recovery may apply a record that reached the disk.
+    /// write or sync of the log doesn't: recovery may apply a record that reached the disk.
     pub(super) fn of_statement(error: sqlx::Error) -> Self {
         let has_no_effect = matches!(
             code(&error),
@@ -106,7 +106,7 @@ impl Failure {
             ),
             _ => (ErrorKind::Unavailable, "the lock file failed"),
         };
-        // A damaged file must be deleted, so it doesn't matter whether the claim was written.
+        // A damaged file must be deleted, with any written claim.
         let is_in_doubt = self.is_in_doubt && code != Some(CORRUPT);
         let kind = if is_in_doubt { ErrorKind::Indeterminate } else { kind };
         Error::new(kind, format!("{what}{message}"))

@@ -1,5 +1,5 @@
-//! Detects file systems that several machines may share. The machines' boot ids differ, so each
-//! machine treats the others' holds as expired.
+//! Detects file systems that several machines may share. Their boot ids differ, so each treats the
+//! others' holds as expired.
 
 use std::fs;
 use std::io;
@@ -25,7 +25,7 @@ pub(super) fn network(path: &Path) -> io::Result<Option<String>> {
 /// Returns the network file system with this number of statfs(2). For FUSE, the mount's kind
 /// decides.
 fn of_magic(magic: u64, kind: impl FnOnce() -> Option<String>) -> Option<String> {
-    // 32-bit machines may sign-extend the number, so only its low 32 bits count.
+    // 32-bit machines may sign-extend the number.
     let name = match magic & 0xffff_ffff {
         0x6969 => "NFS",
         0x517b => "SMB",

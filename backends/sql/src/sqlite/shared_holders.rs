@@ -1,5 +1,3 @@
-//! Readers and holders of permits.
-
 use std::time::Duration;
 
 use lockwright_core::{BootInstant, LockName, Mode};
@@ -62,8 +60,8 @@ impl Tables<'_> {
         Acquired::granted(&added)
     }
 
-    /// Records that a writer waits for readers. Needs no transaction, because the record is void
-    /// once the name's `fence` has changed.
+    /// Records that a writer waits for readers. Needs no transaction: the record is void once the
+    /// name's `fence` has changed.
     pub(super) async fn wait(&mut self, asked: &Acquire, fence: i64) -> Result<()> {
         self.add(asked, fence, self.now + WAITS).await.map(drop)
     }
@@ -98,7 +96,7 @@ impl Tables<'_> {
         let look = self.look(name).await?;
         let ends = match (look.last_end, look.writer_until) {
             (Some(end), _) => end,
-            // The row stays, because the waiting writer's record depends on the row's fence.
+            // The row stays, because the waiting writer's record depends on its fence.
             (None, Some(_)) => self.now,
             (None, None) => {
                 self.execute(query!("shared_close"; name.as_str())).await?;

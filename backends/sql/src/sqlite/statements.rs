@@ -18,7 +18,6 @@ use crate::queries::files;
 pub(super) const QUERIES: &str =
     files!("acquire", "break", "check_fence", "inspect", "release", "renew", "swap", "sweep");
 
-/// The query with this name and the values of its parameters.
 macro_rules! query {
     ($name:literal $(; $($value:expr),+)?) => {
         {
@@ -40,8 +39,7 @@ const SWEEP: u32 = 200;
 
 pub(super) type Statement<'q> = Query<'q, Sqlite, <Sqlite as Database>::Arguments>;
 
-/// The tables at the instant `now`. Most operations need a transaction, within which `now` was
-/// read.
+/// The tables at the instant `now`, which most operations must read in their transaction.
 pub(super) struct Tables<'a> {
     pub(super) connection: &'a mut SqliteConnection,
     pub(super) now: BootInstant,
@@ -60,8 +58,7 @@ pub(super) struct Acquire {
 pub(super) enum Acquired {
     Outcome(AcquireOutcome),
     Refused(Error),
-    /// The token already holds the name, or the name has just become free. A transaction must
-    /// decide.
+    /// The token already holds the name, or it has just become free. A transaction must decide.
     Again,
 }
 
@@ -96,10 +93,10 @@ impl Tables<'_> {
         Ok(expires(row)?.saturating_since(self.now))
     }
 
-    /// Acquires the name. Outside a transaction, `now` is read before SQLite takes the write lock.
-    /// That is safe for a grant: a hold expired at `now` is still expired, and the new hold expires
-    /// no earlier than one TTL after the request's start. An existing hold is renewed only in a
-    /// transaction, because it may have expired since `now`.
+    /// Outside a transaction, `now` is read before SQLite takes the write lock. That is safe for a
+    /// grant: a hold expired at `now` is still expired, and the new one expires at least one TTL
+    /// after the request's start. An existing hold is renewed only in a transaction, because it may
+    /// have expired since `now`.
     pub(super) async fn acquire(
         &mut self,
         asked: &Acquire,
@@ -185,8 +182,8 @@ impl Tables<'_> {
         Acquired::granted(&row)
     }
 
-    /// Returns the name's row, whether it has an unexpired hold, and whether the token has a
-    /// tombstone. With a tombstone, the second value is false.
+    /// Returns the name's row, whether it has an unexpired hold (false with a tombstone), and
+    /// whether the token has a tombstone.
     async fn seen(&mut self, name: &LockName, token: &str) -> Result<(SqliteRow, bool, bool)> {
         let mut rows = self.rows(query!("holder"; name.as_str(), token, self.boot)).await?;
         let row = rows.pop().ok_or(sqlx::Error::RowNotFound)?;
@@ -356,7 +353,7 @@ impl Tables<'_> {
     }
 
     /// Deletes at most [`SWEEP`] rows of each table: holds that expired more than `idle` ago, and
-    /// expired tombstones. Younger rows stay to show a paused holder why it lost its hold.
+    /// expired tombstones. Younger rows show a paused holder why it lost its hold.
     pub(super) async fn sweep(&mut self, idle: Duration) -> Result<SweepReport> {
         let (old, now) = (stored(self.now - idle), stored(self.now));
         let mut report = SweepReport::default();

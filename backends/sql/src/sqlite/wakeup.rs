@@ -1,8 +1,7 @@
 //! Notifies waiters of releases.
 //!
-//! After its commit, the writer notifies every client of its own process. For other processes, the
-//! writer opens SQLite's log for reading, and closes it. In those processes, an inotify watch
-//! reports only such a close.
+//! After its commit, the writer notifies every client of its own process. For other processes, it
+//! opens SQLite's log for reading, and closes it. Their inotify watches report only such a close.
 //!
 //! - SQLite itself opens the log for writing, so grants, renewals and checkpoints wake no waiter.
 //! - The log has no POSIX locks, so closing it is safe, unlike closing the database file.
@@ -36,7 +35,7 @@ pub(super) struct Waiters {
 
 #[derive(Debug, Default)]
 struct Expected {
-    /// Until when this process watches for each name's wake-ups. Waiters extend this time early.
+    /// Until when this process watches for each name's wake-ups. Waiters extend it early.
     until: HashMap<LockName, BootInstant>,
     watching: bool,
 }
@@ -111,7 +110,7 @@ fn ring(log: &Path) {
 }
 
 async fn watch_for(waiters: Weak<Waiters>, jobs: WeakUnboundedSender<Job>, mut watch: Watch) {
-    // The pause after a wake-up that found no free name. Wake-ups during the pause are handled
+    // The pause after a wake-up that found no free name. Those during the pause are handled
     // together.
     const GAP: Duration = Duration::from_millis(1);
 

@@ -141,8 +141,8 @@ impl Writer {
         let mut batch = Vec::with_capacity(BATCH);
         while queue.recv_many(&mut batch, BATCH).await > 0 {
             batch.retain(|job: &Job| !(job.answer.is_closed() && job.request.is_moot_unheard()));
-            // A process that is suspended while it sweeps blocks all others, so an idle process
-            // doesn't sweep.
+            // A process suspended during a sweep blocks all others, so an idle process doesn't
+            // sweep.
             self.sweep().await;
             self.serve_batch(&mut batch).await;
         }
@@ -170,7 +170,7 @@ impl Writer {
             [one] => vec![self.alone(one).await],
             several => match self.together(several).await {
                 Ok(answers) => answers.into_iter().map(Ok).collect(),
-                // One request may have made the transaction fail, so each gets its own transaction.
+                // One request may have made the transaction fail, so each gets its own.
                 Err(failure) if !failure.is_in_doubt && !failure.was_busy() => {
                     let mut results = Vec::with_capacity(several.len());
                     for request in several {
@@ -184,8 +184,8 @@ impl Writer {
         self.finish(writes, results);
     }
 
-    /// Answers the callers. Notifies the waiters first, because this process may end as soon as a
-    /// caller has its answer.
+    /// Answers the callers. Notifies the waiters first: this process may end as soon as a caller
+    /// has its answer.
     fn finish(&mut self, jobs: Vec<Job>, results: Vec<Result<Answer, Failure>>) {
         if results.iter().any(|r| r.as_ref().is_err_and(|failure| failure.is_in_doubt)) {
             self.open = None;
@@ -264,7 +264,7 @@ impl Writer {
     async fn roll_back(&mut self, because: sqlx::Error) -> Failure {
         match self.execute("ROLLBACK").await {
             Ok(()) => Failure::without_effect(because),
-            // After an unknown effect, `finish` closes the connection, which ends the transaction.
+            // Otherwise `finish` closes the connection, which ends the transaction.
             Err(_) => Failure::in_doubt(because),
         }
     }

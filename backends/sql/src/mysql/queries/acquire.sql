@@ -19,7 +19,7 @@ ON DUPLICATE KEY UPDATE
     token = IF({lease}.decided = 2, VALUES(token), {lease}.token),
     identity = IF({lease}.decided = 2, VALUES(identity), {lease}.identity),
     mode = IF({lease}.decided = 2, VALUES(mode), {lease}.mode),
-    -- Assigned before `fences`, because it uses the old value of `fences`.
+    -- Before `fences`, whose old value it uses.
     fence = IF({lease}.decided = 2, GREATEST({lease}.fence + {lease}.fences, VALUES(fence)),
                {lease}.fence),
     fences = IF({lease}.decided = 2, VALUES(fences), {lease}.fences),

@@ -1,5 +1,5 @@
--- The answer has the fence as the last insert id. `fence` is assigned before `fences`, because it
--- uses the old value of `fences`.
+-- The answer has the fence as the last insert id. `fence` is assigned before `fences`, whose old
+-- value it uses.
 UPDATE {lease} SET
     fence = LAST_INSERT_ID(GREATEST(fence + fences, {now})), token = :token, identity = :identity,
     mode = 'exclusive', fences = :fences, ttl = :ttl, expires = {now} + :ttl, updated = {now},

@@ -27,10 +27,10 @@ pub(crate) struct MySqlSession {
     id: SessionId,
     over: bool,
     /// The session's `wait_timeout` and `lock_wait_timeout`, in seconds. `None` if the next claim
-    /// must set them, because they are those of an idle session or an unsuccessful wait for a row.
+    /// must set them, after idling or an unsuccessful wait for a row.
     timeouts: Option<(i64, i64)>,
-    /// True after the first release. From then on, a statement sent alone is prepared, and the mode
-    /// `row` has `autocommit = 0`.
+    /// True after the first release. Then a statement sent alone is prepared, and the mode `row`
+    /// has `autocommit = 0`.
     prepares: bool,
     /// The session's `innodb_lock_wait_timeout` in seconds, once a wait for a row has set it.
     row_limit: Option<i64>,
@@ -39,7 +39,7 @@ pub(crate) struct MySqlSession {
     /// True if the wait for a row found readers, and may have left the barrier locked.
     waits_for_readers: bool,
     is_joint: bool,
-    /// The last field, so that it is dropped after the connection.
+    /// Last, to be dropped after the connection.
     permit: Permit<MySql>,
 }
 
@@ -70,8 +70,8 @@ impl MySqlSession {
             is_joint: false,
             permit,
         };
-        // Raising the fences may block, so it follows `open`: from then on, the permit can end a
-        // stuck session by its id.
+        // Raising the fences may block, so it follows `open`: then the permit can end a stuck
+        // session by its id.
         let pool = &common.pool;
         let limit = pool.limits().answer;
         match tokio::time::timeout(limit, this.raise_fences()).await {
@@ -142,8 +142,8 @@ impl MySqlSession {
             Some(_) => "wait",
         };
         let sql = common.sql(claim.mode, name);
-        // The SQL for a reader's wait, or for a wait for readers, sets the timeouts and begins the
-        // transaction itself.
+        // The SQL of a reader's wait, or a wait for readers, sets the timeouts and begins the
+        // transaction.
         let is_row_wait = slice.is_some() && common.kind == Kind::Row;
         let sets_itself = is_row_wait && (claim.mode == Mode::Shared || self.waits_for_readers);
         // A reader may wait for a slice at the barrier, and for another at the row. So `KILL QUERY`
@@ -190,8 +190,7 @@ impl MySqlSession {
                 biased;
                 done = &mut running => return done,
                 () = tokio::time::sleep(slice) => {
-                    // Waits for the statement and its `KILL QUERY`, because a late `KILL QUERY`
-                    // could end the next statement.
+                    // Waits for both, because a late `KILL QUERY` could end the next statement.
                     let cut = format!("KILL QUERY {id}");
                     let cut = common.pool.fetch_text(cut, Effect::Changes).await;
                     (running.await, cut)
@@ -339,8 +338,8 @@ impl Session for MySqlSession {
     }
 
     async fn lock(&mut self, claim: &Claim, slice: Option<Duration>, last: bool) -> Result<Locked> {
-        // `send` rounds a slice of over a second down to whole seconds. The caller then waits once
-        // more for the rest, so this wait isn't the last.
+        // `send` rounds a slice of over a second down to whole seconds. The caller then waits for
+        // the rest, so this wait isn't the last.
         let last = last && slice.is_some_and(|slice| slice < Duration::from_secs(1));
         self.has_waited |= slice.is_some() && self.common.kind == Kind::Row;
         let locked = match self.common.kind {

@@ -1,6 +1,5 @@
-//! The modes `session` and `row`. In the mode `session`, a hold is a `GET_LOCK`. In the mode `row`,
-//! it is a row locked by `SELECT … FOR UPDATE` in an open transaction. Only `row` supports readers,
-//! by `LOCK IN SHARE MODE`.
+//! The modes `session` (a hold is a `GET_LOCK`) and `row` (a row locked by `SELECT … FOR UPDATE` in
+//! an open transaction). Only `row` supports readers, by `LOCK IN SHARE MODE`.
 //!
 //! # The lock of a name
 //!
@@ -26,7 +25,7 @@
 //! A session that holds or waits for a claim has a mark, by which other clients find it: the named
 //! lock ` lockwright/TOKEN/HASH`. HASH is 16 digits of the name's SHA-256. A joint session, which
 //! has several holds, has the named lock ` lockwright/joint/ID` too, with its own id. All these
-//! lock names begin with a space, unlike the names of users' locks.
+//! lock names begin with a space, unlike those of users' locks.
 
 mod connection;
 mod watch;
@@ -58,8 +57,8 @@ const LONGEST_TTL: Duration = Duration::from_secs(2_147_483);
 /// names.
 const MARK: &str = "CONCAT(' lockwright/', TOKEN, '/', LEFT(SHA2(NAME, 256), 16))";
 
-/// SQL for whether the name's row of `{hold}` is for readers, and one of them still has a hold with
-/// the row's fence.
+/// SQL for whether the name's row of `{hold}` is for readers, and one still has a hold with its
+/// fence.
 const STILL_READ: &str = "{hold}.token = '{readers}' AND EXISTS ( \
      SELECT 1 FROM {reader} AS other \
      WHERE other.kind = '{kind}' AND other.name = :name AND other.fence = {hold}.fence \
@@ -86,7 +85,7 @@ impl Server for MySql {
     const BETWEEN: &'static str = "proxy";
 
     /// One second because the server counts idle time in whole seconds, and one because [`LEFT`]
-    /// subtracts a second from that time on MySQL.
+    /// subtracts a second on MySQL.
     const TIME_LEFT_TOO_LONG_BY: Duration = Duration::from_secs(2);
 
     const HIDES_YOUNG_ROWS: bool = true;

@@ -21,8 +21,7 @@ use crate::server::{Pool, Row, Use};
 
 const INTERVAL: Duration = Duration::from_millis(200);
 
-/// A session is polled every fifteenth of its TTL, but at least this often. Its end is reported
-/// only at the next poll.
+/// A session is polled every fifteenth of its TTL, but at least this often.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The watching connection is closed after this many [`INTERVAL`]s without a session.
@@ -43,17 +42,16 @@ struct Watched {
 }
 
 struct Session {
-    /// The SQL that [`joint`] or [`own`] returns.
     query: String,
     /// In units of [`INTERVAL`].
     interval: u32,
-    /// Closed when the session needn't be watched any more.
+    /// Closed when the session needs no more watching.
     seen: watch::Sender<Option<Ended>>,
 }
 
 pub(super) struct Watching(watch::Receiver<Option<Ended>>);
 
-/// The permit is the last field, so that it is dropped after the connection.
+/// The permit is last, to be dropped after the connection.
 type Line = (MySqlConnection, Permit<MySql>);
 
 impl Watch {

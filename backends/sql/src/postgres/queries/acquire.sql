@@ -1,8 +1,8 @@
 -- Grants a free or expired name, renews the token's own hold, or records a waiter. Returns whether
 -- the token has a tombstone, followed by the present hold.
 --
--- Reads the clock after locking the row, so that no expired hold is renewed and no TTL starts
--- before its grant.
+-- Reads the clock after locking the row, so no expired hold is renewed and no TTL starts before its
+-- grant.
 WITH seen AS (
     SELECT * FROM {lease} WHERE name = :name
 ), ended AS (

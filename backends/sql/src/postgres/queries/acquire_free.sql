@@ -1,8 +1,8 @@
 -- Grants a free or expired name whose row exists. Returns true, the fence, and whether other
 -- clients wait. If no row is returned, the client sends `acquire`.
 --
--- If the row changes while the update waits for it, the server evaluates the update again. If the
--- row stays unchanged, the TTL starts before the wait: the hold ends early, which is safe.
+-- If the row changes while the update waits for it, the server evaluates the update again.
+-- Otherwise, the TTL starts before the wait: the hold ends early, which is safe.
 UPDATE {lease} SET
     token = :token, identity = :identity, mode = 'exclusive',
     fence = greatest(fence + fences, {now}), fences = :fences, ttl = :ttl, expires = {now} + :ttl,

@@ -1,8 +1,8 @@
--- Leaves a tombstone, and frees the name if its row has the token. In that case, returns whether
--- the hold was unexpired.
+-- Leaves a tombstone, and frees the name if its row has the token. Then returns whether the hold
+-- was unexpired.
 --
 -- A concurrent acquire may not see the tombstone, so the second statement adds the token to the
--- name's row too. That statement waits for the acquire, so the third one sees the acquire's grant.
+-- name's row too. It waits for the acquire, so the third sees its grant.
 INSERT INTO {tombstone} AS tombstone (token, until)
 VALUES (:token, {now} + :tombstone)
 ON CONFLICT (token) DO UPDATE SET until = greatest(tombstone.until, excluded.until);

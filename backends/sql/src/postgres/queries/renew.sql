@@ -1,7 +1,7 @@
 -- :holds is JSON [[name, token, ttl], ...]. Returns for each hold its index, 'renewed' or why not,
 -- and whether the name has waiters. 'skipped' means that another session has locked the row.
 --
--- Reads the clock after locking the rows, so that no expired hold is renewed.
+-- Reads the clock after locking the rows, so no expired hold is renewed.
 WITH asked AS (
     SELECT hold ->> 0 AS name, hold ->> 1 AS token, (hold ->> 2)::bigint AS ttl, place - 1 AS place
     FROM json_array_elements(:holds::json) WITH ORDINALITY AS each (hold, place)
@@ -17,7 +17,7 @@ WITH asked AS (
 )
 SELECT asked.place,
        CASE WHEN renewed.place IS NOT NULL THEN 'renewed'
-            -- If the statement waited for a break, only `locked` shows the break.
+            -- If the statement waited for a break, only `locked` shows it.
             WHEN coalesce(locked.broken, lease.broken, tombstone.broken) IS NOT NULL THEN 'broken'
             WHEN lease.name IS NOT NULL AND locked.place IS NULL THEN 'skipped'
             WHEN lease.expires <= {now} THEN 'expired'

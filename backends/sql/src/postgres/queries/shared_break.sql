@@ -1,4 +1,4 @@
--- Like `break_run_out`, but runs after `shared_lock`, so that no repeated acquire renews the hold
+-- Like `break_run_out`, but runs after `shared_lock`, so no repeated acquire renews the hold
 -- concurrently.
 UPDATE {shared_holder} SET broken = coalesce(broken, :broken)
 WHERE name = :name AND token = :token AND expires > {now} AND mode <> 'exclusive'

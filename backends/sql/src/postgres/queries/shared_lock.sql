@@ -1,5 +1,5 @@
 -- Locks the name's row, and creates it if missing. At this isolation level, the next statements see
--- all changes that were committed before the lock.
+-- all changes committed before the lock.
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 
 INSERT INTO {lease} AS lease

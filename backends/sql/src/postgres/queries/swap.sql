@@ -1,5 +1,5 @@
--- Transfers a hold to a new token, with a tombstone for the old one. Returns the hold if one of the
--- two tokens had it.
+-- Transfers a hold to a new token, with a tombstone for the old one. Returns the hold if either
+-- token had it.
 WITH swapped AS (
     UPDATE {lease} AS lease SET
         fence = CASE WHEN lease.token = :from THEN greatest(lease.fence + lease.fences, {now})

@@ -40,7 +40,7 @@ pub(crate) struct PgSession {
     pool: PgPool,
     common: Arc<Sessions<Postgresql>>,
     id: SessionId,
-    /// True after the connection has failed. Nothing more is sent then, because the listener would
+    /// True after the connection has failed. Then nothing more is sent: the listener would
     /// reconnect to a new session, without the hold.
     over: bool,
     /// True if a wait or a failed attempt may have left the barrier or the claim's lock held.
@@ -52,7 +52,7 @@ pub(crate) struct PgSession {
     /// The session's `idle_session_timeout` in ms, if known. Used only in the mode `session`.
     timeout_ms: Option<i64>,
     has_prepared: bool,
-    /// The last field, so that it is dropped after the connection.
+    /// Last, to be dropped after the connection.
     permit: Permit<Postgresql>,
 }
 
@@ -65,13 +65,13 @@ impl PgSession {
         let begun = Instant::now();
         let (weak_pool, shared) = (Arc::downgrade(&common.pool), common.pool.shared_dialect());
         let opening = async move {
-            // The limit is long, so that even an abandoned opening gets its session's id.
+            // A long limit, so even an abandoned opening gets its session's id.
             let pool = shared.single_connection_pool(Duration::from_secs(3_600));
             let mut listener = tokio::select! {
                 biased;
                 listener = PgListener::connect_with(&pool) => listener,
                 error = connect_error(&weak_pool) => {
-                    // Gives the server time to end the session of the dropped attempt.
+                    // Gives the server time to end the dropped attempt's session.
                     tokio::time::sleep(CLOSING).await;
                     Err(error)
                 }
@@ -174,8 +174,8 @@ impl PgSession {
         arguments.extend_from_slice(more);
         let is_row = common.kind == Kind::Row;
         let is_executed = is_row && claim.mode == Mode::Exclusive && matches!(which, TRY | WAIT);
-        // The settings and locks of an executed wait end with its transaction. Those of other waits
-        // stay in the session.
+        // The settings and locks of an executed wait end with its transaction. Those of others stay
+        // in the session.
         let waits = matches!(which, WAIT | WAIT_FOR_READERS);
         self.must_let_go |= waits && !is_executed;
         let mut text = match sql.prepared() {
@@ -226,8 +226,8 @@ impl PgSession {
             format!("PREPARE lockwright_{name} ({types}) AS {}; ", statement.text)
         };
         let (attempt, wait) = (prepare(TRY), prepare(WAIT));
-        // `PREPARE` has its own transaction, because the hold's transaction would keep the locks
-        // that `PREPARE` takes on tables.
+        // `PREPARE` has its own transaction, because the hold's transaction would keep `PREPARE`'s
+        // table locks.
         format!("BEGIN; {attempt}{wait}COMMIT; ")
     }
 
@@ -339,7 +339,7 @@ impl Session for PgSession {
     }
 
     async fn lock(&mut self, claim: &Claim, slice: Option<Duration>, last: bool) -> Result<Locked> {
-        // If an earlier, unsuccessful wait has closed the barrier, this wait keeps it closed.
+        // If an earlier, unsuccessful wait has closed the barrier, it stays closed.
         let continues =
             self.has_waited && self.common.kind == Kind::Session && claim.mode == Mode::Exclusive;
         let which = match slice {
@@ -382,7 +382,7 @@ impl Session for PgSession {
         };
         let keeps = claims.iter().map(keep).collect::<Vec<_>>().join(" UNION ALL ");
         // A renewal waits while another session has locked the table of records, and a release
-        // waits for the renewal. The statement's time limit bounds both waits.
+        // waits for the renewal. The time limit bounds both.
         let limit_of = |claim: &Claim| match self.is_joint {
             true => statement_limit(claim.ttl),
             false => claim.ttl / 4,
@@ -463,8 +463,8 @@ impl Session for PgSession {
 
 async fn set_up(listener: &mut PgListener, dialect: &Postgresql) -> sqlx::Result<Row> {
     // - The idle timeouts end the session of a suspended process, even if it has no hold.
-    // - `synchronous_commit = off`: lock statements needn't wait for the disk, because a crash
-    //   ends all holds, and the next client then raises the sequence of fences.
+    // - `synchronous_commit = off`: no waits for the disk, because a crash ends all holds, and the
+    //   next client then raises the sequence of fences.
     // - `lock_timeout` limits waits for operators' locks on the tables and the sequence.
     // - `read committed`: a hold's transaction sees later commits, such as a break.
     let mut text = format!(
@@ -482,7 +482,7 @@ async fn set_up(listener: &mut PgListener, dialect: &Postgresql) -> sqlx::Result
 }
 
 /// Connects without sqlx's pool until an attempt fails, and returns the error. The pool hides
-/// errors, because it retries while no server answers or the server has too many clients.
+/// errors: it retries while no server answers or the server has too many clients.
 async fn connect_error(pool: &Weak<Pool<Postgresql>>) -> sqlx::Error {
     const PAUSE: Duration = Duration::from_millis(200);
 

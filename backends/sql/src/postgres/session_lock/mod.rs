@@ -1,6 +1,6 @@
-//! The modes `session` and `row`. In the mode `session`, a hold is an advisory lock. In the mode
-//! `row`, it is a row locked by `SELECT … FOR UPDATE` in an open transaction. Readers use
-//! `pg_advisory_lock_shared` or `FOR SHARE`.
+//! The modes `session` (a hold is an advisory lock) and `row` (a row locked by
+//! `SELECT … FOR UPDATE` in an open transaction). Readers use `pg_advisory_lock_shared` or
+//! `FOR SHARE`.
 //!
 //! # The key of a name
 //!
@@ -16,10 +16,10 @@
 //!
 //! # The key of a claim
 //!
-//! Besides the name's lock, each session takes the claim's lock before it waits: an advisory lock
-//! whose key is the first 64 bits of the SHA-256 of the token and the name. Only one session at a
-//! time has this lock, and other clients find the session by it. A joint session, which has several
-//! holds, has the `application_name` `lockwright/joint`. Other sessions have `lockwright/own`.
+//! Before it waits, each session also takes the claim's lock: an advisory lock whose key is the
+//! first 64 bits of the SHA-256 of the token and the name. Only one session has this lock, by which
+//! other clients find it. A joint session, which has several holds, has the `application_name`
+//! `lockwright/joint`. Other sessions have `lockwright/own`.
 
 mod connection;
 mod probe;
@@ -154,8 +154,8 @@ fn reads(kind: Kind, session: &str, token: &str) -> String {
 }
 
 /// Returns SQL for the text whose SHA-256 has the barrier's keys, and their position in its hex
-/// digits. In the mode `row`, the text includes the table, because the advisory locks of a database
-/// are shared by all its tables.
+/// digits. In the mode `row`, the text includes the table, because all tables of a database share
+/// its advisory locks.
 fn barrier_of(kind: Kind) -> (&'static str, usize) {
     match kind {
         Kind::Session => (":name", 17),

@@ -28,19 +28,19 @@ const WRITER_POLL: Duration = Duration::from_secs(1);
 /// How long a waiting writer's poll blocks new readers.
 const WRITER_PATIENCE: Duration = WRITER_POLL.saturating_mul(3);
 
-/// The polling interval until the listener is active.
+/// The interval until the listener is active.
 const START_POLL: Duration = Duration::from_secs(1);
 
 const PAGE: usize = 200;
 
 const SWEEP: usize = 1_000;
 
-/// A sweep deletes only rows unchanged for this time. No statement runs that long, so any statement
-/// that runs during the deletion began after the row's last change.
+/// A sweep deletes only rows unchanged for this time. No statement runs that long, so any that runs
+/// during the deletion began after the row's last change.
 const YOUNGEST_SWEPT: Duration = Duration::from_secs(60);
 
-/// A waiting claim with at least this TTL sends cheaper requests before `acquire`. A shorter TTL
-/// leaves too little time for several requests.
+/// A waiting claim with at least this TTL sends cheaper requests before `acquire`. A shorter one
+/// leaves too little time.
 const QUICK_TTL: Duration = Duration::from_secs(2);
 
 pub(crate) struct LeaseBackend<D: Dialect> {
@@ -82,7 +82,7 @@ pub(crate) fn profile(backend: &'static str, wake_up: WakeUp, slow_poll: Duratio
 
 pub(crate) trait ReleaseListener: Send + Sync {
     /// Starts a listener unless one runs, and returns `None`. A new listener first wakes all
-    /// waiters. If the client can't listen, returns the interval at which waiters poll instead.
+    /// waiters. If the client can't listen, returns the polling interval.
     fn listen(&self) -> Option<Duration>;
 
     fn is_active(&self) -> bool;
@@ -109,12 +109,12 @@ const LISTED: &str = "name >= :first AND (:after IS NULL OR name > :after) AND n
 macro_rules! statements {
     (often: $($hot:ident),*; seldom: $($other:ident),*) => {
         /// SQL about lease rows. The files in `postgres/queries` describe the parameters and
-        /// columns, which are the same on all servers. Times are the server's, in µs.
+        /// columns, the same on all servers. Times are the server's, in µs.
         #[derive(Debug)]
         pub(crate) struct StatementTexts {
             pub(crate) schema: &'static str,
-            /// Returns one [`Holding`] for each lease that matches `{which}`, or for each of its
-            /// shared holders.
+            /// Returns a [`Holding`] for each lease that matches `{which}`, or each of its shared
+            /// holders.
             pub(crate) inspect: &'static str,
             $(pub(crate) $hot: &'static str,)*
             $(pub(crate) $other: &'static str),*
@@ -174,8 +174,8 @@ impl<D: Dialect> LeaseBackend<D> {
         is_direct: bool,
     ) -> Self {
         let dialect = pool.dialect();
-        // Only the first SKIP LOCKED is removed, so these renewals wait for a name's row. They skip
-        // a reader's locked row, because a wait for it would block the name's other readers.
+        // Only the first SKIP LOCKED is removed: these renewals wait for a name's row, but skip a
+        // reader's locked row, because waiting for it would block the name's other readers.
         let waiting = [D::TEXTS.renew, D::TEXTS.shared_renew]
             .map(|text| Sql::new(&dialect.expand(text).replacen(" SKIP LOCKED", "", 1)));
         let inspect = |which| dialect.expand(&D::TEXTS.inspect.replace("{which}", which));
@@ -203,7 +203,7 @@ impl<D: Dialect> LeaseBackend<D> {
         let mut waits = false;
         let mut longest = None;
         if let Some(listener) = self.listener.as_ref().filter(|_| may_wait) {
-            // The client listens before the attempt, so that it misses no notification.
+            // The client listens before the attempt, to miss no notification.
             self.waiters.waits(&claim.name);
             longest = listener.listen();
             waits = longest.is_none();
@@ -215,7 +215,7 @@ impl<D: Dialect> LeaseBackend<D> {
             && let Some(pause) = self.turns.pause(claim, Instant::now())
         {
             let left = limit.saturating_since(self.clock.now());
-            // The TTL counts from before the pause, so the pause must be short.
+            // The TTL includes the pause, which must be short.
             tokio::time::sleep(pause.min(left / 2).min(claim.ttl / 16)).await;
         }
         let mut outcome = self.decide(claim, may_wait, waits).await?;
@@ -309,7 +309,7 @@ impl<D: Dialect> LeaseBackend<D> {
         }
         let outcome = self.acquire_free(asking).await?;
         if let (Quickly::Continue(false), Some(look)) = (&outcome, look) {
-            // Another client may have acquired the name since the first look, so look again.
+            // Another client may have acquired the name since the first look.
             return Ok(self.look_for_holder(look, asking).await?.unwrap_or(outcome));
         }
         if outcome.is_continue() {
@@ -397,7 +397,7 @@ impl<D: Dialect> LeaseBackend<D> {
             (false, ReleaseMode::Plain) => &self.statements.shared_release,
             (false, ReleaseMode::Reconcile) => &self.statements.shared_reconcile,
         };
-        // A reconcile may be sent twice, because a repetition changes nothing.
+        // A repeated reconcile changes nothing.
         let again = release_mode == ReleaseMode::Reconcile;
         let sending = || Sending { again, ..self.sending(claim) };
         let rows = self.change_so(statement, &arguments, sending()).await?;
@@ -407,7 +407,7 @@ impl<D: Dialect> LeaseBackend<D> {
             self.turns.released(claim, rows.last().is_some_and(is_notified));
         }
         if alone && !ended {
-            // The claim wasn't held, but may be recorded as a waiting writer.
+            // The claim may be recorded as a waiting writer.
             let shared_end = &self.statements.shared_end;
             ended = self.held(&self.change_so(shared_end, &arguments, sending()).await?)?;
         }
@@ -518,10 +518,10 @@ impl<D: Dialect> DistributedLock for LeaseBackend<D> {
     /// Deletes old rows. A name's fences must grow even after its row is deleted.
     ///
     /// The sweep first raises the floor, above which new rows' fences start, to the old rows'
-    /// highest fence. Once the floor is committed, the sweep deletes old rows with fences up to
-    /// the floor. An acquire that reads the new floor grants a fence above the floor. An acquire
-    /// that read the old floor has also read the row, because of [`YOUNGEST_SWEPT`], and grants a
-    /// fence above the row's.
+    /// highest fence. Once that is committed, the sweep deletes old rows with fences up to the
+    /// floor. An acquire that reads the new floor grants a fence above it. An acquire that read the
+    /// old floor has also read the row, because of [`YOUNGEST_SWEPT`], and grants a fence above the
+    /// row's.
     async fn sweep(&self, idle: Duration) -> Result<SweepReport> {
         let after = lock(&self.swept).clone();
         let arguments = [

@@ -11,8 +11,8 @@ use crate::server::{Dialect, Sending, Sql, Value};
 
 const LOCKED_PAUSE: Duration = Duration::from_millis(10);
 
-/// The minimum wait in the server's queue for a locked row. While several sessions lock the row in
-/// turn, a renewal that doesn't wait may never find it free.
+/// The minimum wait in the server's queue for a locked row. While several sessions lock it in turn,
+/// a renewal without a wait may never find it free.
 const WAITS_FOR_ROW: Duration = Duration::from_millis(500);
 
 const WAIT_AT_ONCE: usize = 3;
@@ -29,7 +29,7 @@ impl<D: Dialect> LeaseBackend<D> {
         let deadline = Instant::now() + Renew::time_to_answer(holds);
         let (alone, shared): (Vec<_>, Vec<_>) =
             holds.iter().enumerate().partition(|(_, hold)| hold.claim.mode == Mode::Exclusive);
-        // Exclusive and shared holds are renewed in parallel, so neither kind delays the other.
+        // In parallel, so neither kind delays the other.
         let (alone, shared) = tokio::join!(
             self.renew_with((&self.statements.renew, &self.waiting[0]), alone, deadline),
             self.renew_with((&self.statements.shared_renew, &self.waiting[1]), shared, deadline),
@@ -154,8 +154,8 @@ impl<D: Dialect> LeaseBackend<D> {
     }
 }
 
-/// Returns the batches' size limit after batches of `size` succeeded: doubled, unless a concurrent
-/// renewal has changed the limit.
+/// Returns the size limit after batches of `size` succeeded: doubled, unless a concurrent renewal
+/// has changed it.
 fn grown(limit: usize, size: usize) -> usize {
     if limit == size { limit.saturating_mul(2) } else { limit }
 }

@@ -1,9 +1,9 @@
 //! Spreads the requests of waiters. A release wakes all waiters, but only one can get the lock.
 //!
 //! A client remembers how long its claims of a name waited for their grants. The next claim sends
-//! no request before most of that time has passed, so the client that has waited longest usually
-//! sends the first request. A client that releases a lock for which others wait pauses before its
-//! next claim of the lock. A pause that is too short or too long costs only time.
+//! no request before most of that time has passed, so the longest waiting client usually sends the
+//! first. A client that releases a lock for which others wait pauses before its next claim. A pause
+//! that is too short or too long costs only time.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 use lockwright_core::backend_util::lock;
 use lockwright_core::{Claim, LockName, Token};
 
-/// The longest remembered wait. The limit keeps the pause short once other waiters have left.
+/// The longest remembered wait, to keep the pause short once other waiters have left.
 const LONGEST: Duration = Duration::from_millis(64);
 
 /// The shortest pause for which a timer is worthwhile.
 const SHORTEST: Duration = Duration::from_millis(1);
 
-/// The least pause of a client before it claims a lock that it released while others waited.
+/// The least pause before a client reclaims a lock that it released while others waited.
 const YIELD: Duration = Duration::from_millis(2);
 
 /// A name without a request for this long is forgotten.
@@ -65,7 +65,7 @@ impl Turns {
         if let Some(turn) = lock(&self.0).get_mut(&claim.name)
             && turn.token == claim.token
         {
-            // If no request was rejected, the pause was probably too long, so half the wait counts.
+            // Without a rejection, the pause was probably too long, so half the wait counts.
             let waited = (now - turn.began) / if turn.was_busy { 1 } else { 2 };
             turn.usual_wait = (turn.usual_wait * 3 + waited.min(LONGEST)) / 4;
         }

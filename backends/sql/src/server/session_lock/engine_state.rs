@@ -23,8 +23,8 @@ const SESSION_LIMIT: Duration = Duration::from_millis(400);
 /// How long an inspection, a listing or a break waits for records of this client's holds.
 const RECORD_LIMIT: Duration = Duration::from_secs(2);
 
-/// A request to a claim's task. If the task drops the answer's sender, the request wasn't carried
-/// out, and the caller repeats it.
+/// A request to a claim's task. If the task drops the answer's sender, the request had no effect,
+/// and the caller repeats it.
 pub(super) enum Command {
     Acquire(Wait, oneshot::Sender<Result<AcquireOutcome>>),
     Renew(oneshot::Sender<RenewalOutcome>),
@@ -58,7 +58,7 @@ struct Registered {
     is_recorded: Arc<AtomicBool>,
 }
 
-/// A task's entry in `EngineState::tasks`. Dropping it removes the entry.
+/// A task's entry in `EngineState::tasks`, removed on drop.
 pub(super) struct Place<S: Server> {
     state: Arc<EngineState<S>>,
     key: Key,
@@ -143,8 +143,8 @@ impl<S: Server> EngineState<S> {
         open.saturating_sub(joints) >= own
     }
 
-    /// Returns a session and, if it was idle, since when. If all sessions are in use, waits only
-    /// briefly, because the error must precede the client's own timeout.
+    /// Returns a session and, if it was idle, since when. If all are in use, waits only briefly:
+    /// the error must precede the client's own timeout.
     pub(super) async fn session(
         &self,
         claim: &Claim,
@@ -169,7 +169,7 @@ impl<S: Server> EngineState<S> {
                 biased;
                 permit = Permit::get(pool, of, deadline), if of == Use::Joint => permit,
                 permit = Permit::get(pool, Use::Hold, deadline) => permit,
-                // A session is idle now, but another task may take it first.
+                // A session is idle, but another task may take it first.
                 () = self.idle.kept.notified() => continue,
             };
             return Ok((S::open_session(&self.server, permit?).await?, None));

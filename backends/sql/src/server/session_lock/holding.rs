@@ -37,7 +37,7 @@ impl<S: Server> Hold<S> {
 }
 
 pub(super) struct Holding<S: Server> {
-    /// Dropped first, so that a loss is reported before the session ends.
+    /// Dropped first, to report a loss before the session ends.
     pub(super) live: Live<S>,
     pub(super) state: Arc<EngineState<S>>,
     pub(super) claim: Claim,
@@ -79,7 +79,7 @@ impl<S: Server> Holding<S> {
         let end = if was_received { self.serve().await } else { End::LetGo(None) };
         match end {
             End::LetGo(answer) => self.let_go(answer).await,
-            // Losses are rare, so their future is boxed: a smaller task makes each hold cheaper.
+            // Losses are rare, so their future is boxed, to make tasks smaller.
             End::Lost(asked) => Box::pin(self.lost(asked)).await,
         }
     }
@@ -204,11 +204,11 @@ impl<S: Server> Holding<S> {
                 (closed.map(|_| ended), None)
             }
         };
-        // The task is unregistered before its answer, so that the caller's next request doesn't
-        // reach this task.
+        // The task is unregistered before its answer, so the caller's next request doesn't reach
+        // it.
         drop((place, inbox));
         // The joint session's slot is freed before the answer, so the caller's next hold can use
-        // the slot.
+        // it.
         let own = match reusable {
             Some(HoldSession::Own(session)) => Some(session),
             joint => {

@@ -11,8 +11,8 @@ const MOST: usize = 8;
 
 pub(super) const KEPT: Duration = Duration::from_secs(5);
 
-/// If a session's idle timeout is in this range, a release doesn't reset it, because the client
-/// closes idle sessions earlier.
+/// A release doesn't reset an idle timeout in this range, because the client closes idle sessions
+/// earlier.
 pub(crate) const KEPT_TIMEOUTS: RangeInclusive<Duration> =
     Duration::from_secs(10)..=Duration::from_secs(60);
 

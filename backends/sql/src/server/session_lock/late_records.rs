@@ -1,5 +1,5 @@
 //! The records of holds that lasted for [`RECORD_AFTER`](super::RECORD_AFTER). One task serves all
-//! holds of a client, so that not every hold wakes the runtime.
+//! holds of a client, so not every hold wakes the runtime.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -18,8 +18,8 @@ pub(super) struct Unrecorded {
     pub(super) is_recorded: Weak<AtomicBool>,
 }
 
-/// Records each hold at its `Instant`, unless the hold has ended by then. The holds arrive in the
-/// order of these instants.
+/// Records each hold at its `Instant`, unless it has ended. The holds arrive in the order of these
+/// instants.
 pub(super) async fn record_late<S: Server>(
     server: Arc<Sessions<S>>,
     mut holds: UnboundedReceiver<(Instant, Unrecorded)>,
@@ -33,8 +33,8 @@ pub(super) async fn record_late<S: Server>(
 }
 
 impl Unrecorded {
-    /// Records the hold in a separate task, so a release doesn't wait for the record. A late record
-    /// doesn't overwrite a later hold's record.
+    /// Records the hold in a separate task, so a release doesn't wait. A late record doesn't
+    /// overwrite a later hold's record.
     pub(super) fn record<S: Server>(self, server: &Arc<Sessions<S>>) {
         if self.is_recorded.upgrade().is_none_or(|flag| flag.load(Ordering::Relaxed)) {
             return;

@@ -1,5 +1,5 @@
 //! The local queue of each name. Only the first waiter blocks in the server. The others follow in
-//! the order of arrival.
+//! arrival order.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};

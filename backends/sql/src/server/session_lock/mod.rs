@@ -14,7 +14,7 @@
 //!   the server measured the wait, the TTL starts that long after the request. Otherwise, after a
 //!   short wait, the TTL starts at the request, and after a longer one, at the first renewal.
 //! - **A writer that waits for readers closes a barrier**, a lock that keeps new readers out.
-//!   Otherwise, new readers would get the lock between two statements of the writer's wait.
+//!   Otherwise, new readers would get the lock between two statements of the wait.
 //! - **Holds and requests have separate permits**, so a release never waits for a hold's permit.
 
 mod engine;
@@ -57,7 +57,7 @@ use task::{Inbox, Task};
 
 pub(crate) type SessionId = i64;
 
-/// The age at which a hold is recorded. A hold that ends earlier needs no record.
+/// The age at which a hold is recorded.
 pub(crate) const RECORD_AFTER: Duration = Duration::from_millis(20);
 
 pub(crate) fn profile(
@@ -71,8 +71,7 @@ pub(crate) fn profile(
     profile.fencing = Fencing::Strict;
     profile.modes = Modes { exclusive: true, shared, permits: false };
     profile.wake_up = WakeUp::Push;
-    // A hold ends with its connection, so it survives neither a server restart nor a network
-    // failure.
+    // A hold ends with its connection, so it survives no server restart or network failure.
     profile.survives = Faults::of(survives);
     profile.tombstones = true;
     profile.breakable = true;
@@ -98,10 +97,10 @@ pub(crate) enum Locked {
 pub(crate) struct Grant {
     /// The hold's fence, if the lock statement returned it.
     pub(crate) fence: Option<Fence>,
-    /// True if the hold needs no record before [`RECORD_AFTER`]. If true, `fence` is set.
+    /// True if the hold needs no record before [`RECORD_AFTER`]. Then `fence` is set.
     pub(crate) is_recorded_later: bool,
-    /// How long the server waited for the lock, by its own clock. The grant is at
-    /// least this long after the request.
+    /// How long the server waited for the lock, by its clock. The grant is at least this long after
+    /// the request.
     pub(crate) waited: Option<Duration>,
 }
 
@@ -132,9 +131,9 @@ pub(crate) trait Session: Send + Sync + 'static {
     /// the timeout is never longer.
     ///
     /// The call waits in the server for about `slice`, or doesn't wait if `slice` is `None`. After
-    /// an unsuccessful wait, the caller waits again or calls [`leave`](Session::leave). If `last`
-    /// is true, no wait follows, so this call may do the work of `leave`. At most one session holds
-    /// the lock for a claim.
+    /// an unsuccessful wait, the caller waits again or calls [`leave`](Session::leave). If `last`,
+    /// no wait follows, so this call may do the work of `leave`. At most one session holds the lock
+    /// for a claim.
     ///
     /// # Cancel safety
     /// If the future is dropped, the session must be closed.

@@ -7,7 +7,7 @@ use tokio::time::{Instant, timeout};
 use crate::server::abandoned::{self, Session};
 use crate::server::{Dialect, Opened, Pool, ServerSession, SessionPermit, Use, errors};
 
-/// A session's permit. Dropping it ends the session on the server, and then frees the permit.
+/// A session's permit. Dropping it ends the session, and then frees the permit.
 pub(crate) struct Permit<D: Dialect> {
     pool: Arc<Pool<D>>,
     runtime: Handle,
@@ -67,7 +67,7 @@ impl<D: Dialect> Permit<D> {
                 self.session = session.map(Session::Open);
                 Ok((connection, session, self))
             }
-            // The server may have opened a session, so the background task frees the permit.
+            // The server may have a session, so the background task frees the permit.
             Err(cause @ sqlx::Error::PoolTimedOut) => Err(cause),
             Err(cause) => {
                 self.give_back();
@@ -83,7 +83,7 @@ impl<D: Dialect> Permit<D> {
         Ok((connection, permit))
     }
 
-    /// Frees the permit at once, for a connection without a session on the server.
+    /// Frees the permit of a connection without a session on the server.
     pub(crate) fn give_back(mut self) {
         self.permit = None;
     }

@@ -85,7 +85,7 @@ impl<S: Server> Sessions<S> {
             return Ok(false);
         }
         // The release is recorded first, because the holder reads the record after its session's
-        // end. The result is ignored, because a young hold or a waiting claim has no record.
+        // end. The result is ignored: a young hold or a waiting claim has no record.
         let mark_released = self.sql(claim.mode, "mark_released");
         self.mark(mark_released, name, token, &[], 3).await?;
         Ok(self.end(name, token).await? > 0)
@@ -120,7 +120,7 @@ impl<S: Server> Sessions<S> {
         Ok(found.len())
     }
 
-    /// Asks a joint session's client to release a hold. Returns whether the client did. If not, the
+    /// Asks a joint session's client to release a hold. If it doesn't, returns false, and the
     /// caller ends the session, with all its holds.
     async fn client_ends(&self, name: &LockName, token: Token, id: SessionId) -> Result<bool> {
         let session = [("session", Value::Int(id))];
@@ -178,8 +178,8 @@ impl<S: Server> Sessions<S> {
         self.look(name, None).await.map(|(inspection, _)| inspection)
     }
 
-    /// Returns the claim's holder. In a joint session, the remaining time is given as zero, because
-    /// the record lacks the hold's deadline.
+    /// Returns the claim's holder. In a joint session, the remaining time is zero, because the
+    /// record lacks the hold's deadline.
     pub(crate) async fn carried(&self, claim: &Claim) -> Result<Option<Holder>> {
         let Some((mut holder, session)) = self.holder(&claim.name, claim.token).await? else {
             return Ok(None);
@@ -277,7 +277,7 @@ impl<S: Server> Sessions<S> {
             }
         }
         if rows.len() >= PAGE {
-            // This page may lack readers of its last name, so the next page has that name.
+            // This page may lack readers of its last name, so the next has that name.
             if page.names.len() > 1 {
                 page.names.pop();
             }
@@ -373,8 +373,8 @@ impl<S: Server> Sessions<S> {
         }
     }
 
-    /// Runs `sql` on a hold's record, and returns whether the record exists. Tries several times,
-    /// because a young hold isn't recorded yet.
+    /// Runs `sql` on a hold's record, and returns whether it exists. Tries several times, because a
+    /// young hold isn't recorded yet.
     async fn mark(
         &self,
         sql: &Sql,
@@ -393,7 +393,7 @@ impl<S: Server> Sessions<S> {
     }
 
     pub(crate) async fn sweep(&self, idle: Duration) -> Result<SweepReport> {
-        // No statement runs this long, so every running one began after the rows' last change.
+        // As `YOUNGEST_SWEPT` of the lease mode.
         const YOUNGEST: Duration = Duration::from_secs(60);
 
         let idle_us = i64::try_from(idle.max(YOUNGEST).as_micros()).unwrap_or(i64::MAX);
@@ -430,9 +430,9 @@ impl<S: Server> Sessions<S> {
 }
 
 /// Adds the holder in a row of `inspect` or `list`, if any, and returns the holder's session. The
-/// columns are 0 `name`, 1 the holding `session` (NULL if the name is free), 2 the session's
-/// token if it is known, 3 the recorded token, 4 `identity`, 5 the name's `fence`, 6 the time left
-/// in µs, 7 `broken`, 8 the number of waiters, 9 whether the holder is a reader.
+/// columns are 0 `name`, 1 the holding `session` (NULL if the name is free), 2 the session's token
+/// if known, 3 the recorded token, 4 `identity`, 5 the name's `fence`, 6 the time left in µs, 7
+/// `broken`, 8 the number of waiters, 9 whether the holder is a reader.
 fn add_holder(row: &Row, inspection: &mut Inspection) -> Result<Option<SessionId>, BadRow> {
     if !row.is_null(5) {
         inspection.fence = Some(row.fence(5)?);

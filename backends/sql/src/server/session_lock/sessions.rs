@@ -43,7 +43,7 @@ type Queries = HashMap<&'static str, Sql>;
 const PREPARED: [&str; 5] = ["try", "wait", "unlock", "part", "note"];
 
 /// Reads the queries of a kind and mode, by their names without `session_`, `row_` and `shared_`.
-/// For readers, `shared_X` replaces `X`, because `shared_X` is later in the files.
+/// For readers, `shared_X`, later in the files, replaces `X`.
 fn queries<S: Server>(dialect: &S, kind: Kind, mode: Mode) -> Queries {
     let (held, prefix) = match mode {
         Mode::Shared => ("{reader}", "shared_"),

@@ -20,11 +20,10 @@ use super::{
 use crate::server::pool::doubted;
 use crate::server::{Effect, Use, errors};
 
-/// The longest wait in one statement, and so the longest time that a dead client's wait delays
-/// others.
+/// The longest wait in one statement, and so the longest delay by a dead client's wait.
 const LONGEST_SLICE: Duration = Duration::from_secs(5);
 
-/// A wait ends this long before its limit, so that the rejection is on time.
+/// A wait ends this long before its limit, to reject in time.
 const EARLY: Duration = Duration::from_millis(25);
 
 const PAUSE: Duration = Duration::from_millis(100);
@@ -34,7 +33,7 @@ const SHORT_WAIT: Duration = Duration::from_millis(100);
 
 const JUST_NOW: Duration = Duration::from_millis(1);
 
-/// The minimum time limit of an attempt, because a slow server may need more than a short TTL.
+/// An attempt's minimum limit, because a slow server may need more than a short TTL.
 const LEAST_TRY: Duration = Duration::from_millis(500);
 
 pub(super) struct Task<S: Server> {
@@ -209,8 +208,8 @@ impl<S: Server> Task<S> {
                     }
                     if std::mem::take(&mut may_have_been_late) {
                         // The closed session's late statement may have acquired the lock. `release`
-                        // ends all sessions with the lock that identifies the claim, so `session`
-                        // must release that lock first.
+                        // ends all sessions with the claim's lock, so `session` must release that
+                        // first.
                         let left = tokio::time::timeout(LIMIT, session.leave()).await;
                         let backend = state.server.profile.backend;
                         let late = |_| Err(errors::timed_out(Effect::Changes, LIMIT, backend));
@@ -224,8 +223,8 @@ impl<S: Server> Task<S> {
                         continue;
                     }
                     if same_token && slice.is_some() {
-                        // The server may still list an abandoned attempt's session, so the task
-                        // pauses before it retries.
+                        // The server may still list an abandoned attempt's session, so pause before
+                        // the retry.
                         tokio::select! {
                             biased;
                             why = inbox.withdrawn() => {
@@ -238,7 +237,7 @@ impl<S: Server> Task<S> {
                 }
                 Err(error) if used => {
                     // The idle connection was dead. Its session may have acquired the lock, so the
-                    // server is asked to end the session.
+                    // server is asked to end it.
                     tracing::debug!(%error, "an idle session had ended");
                     tries = 0;
                     // After a definite error, the session needn't be ended.
@@ -278,7 +277,7 @@ async fn joined<S: Server>(
         let (joined, withdrawn) = tokio::select! {
             biased;
             joined = &mut locking => (joined, None),
-            // The attempt ends soon. If it acquires the lock, the task must release the lock.
+            // The attempt ends soon. If it acquires the lock, the task must release it.
             why = inbox.withdrawn() => (locking.await, Some(why)),
         };
         let asked = match (joined.transpose()?, withdrawn) {
@@ -336,7 +335,7 @@ pub(super) async fn live_session<S: Server>(
 ) -> Result<(S::Session, bool)> {
     loop {
         let (mut session, idle_since) = state.session(claim, of).await?;
-        // A session that was used just now is probably alive. If not, the next statement fails.
+        // A session used just now is probably alive. If not, the next statement fails.
         let is_probably_alive = idle_since.is_none_or(|since| since.elapsed() < JUST_NOW);
         if is_probably_alive || session.ended().now_or_never() != Some(Ended::Session) {
             return Ok((session, idle_since.is_some()));

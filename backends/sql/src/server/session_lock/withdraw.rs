@@ -15,7 +15,7 @@ pub(super) async fn from_wait<S: Server>(
     session: SessionId,
     mut locking: Pin<&mut impl Future<Output = Result<Locked>>>,
 ) -> bool {
-    // The first cancellation has no effect if it precedes the statement.
+    // A cancellation before the statement has no effect.
     for _ in 0..2 {
         let cancelling = async {
             let cancelling = Box::pin(server.cancel(session));
@@ -32,8 +32,8 @@ pub(super) async fn from_wait<S: Server>(
 }
 
 /// Closes the session and, unless `quiet`, asks the server to end it. Returns false if the server
-/// doesn't find the session, whose last statement may then still arrive and take the lock. On an
-/// error, the session may still exist.
+/// doesn't find the session, whose last statement may still take the lock. On an error, the session
+/// may still exist.
 pub(super) async fn close<S: Server>(
     server: &Sessions<S>,
     claim: &Claim,
@@ -55,7 +55,7 @@ pub(super) async fn close<S: Server>(
             }
         }
     };
-    // The server ends the session before `close`, which would wait for the running statement.
+    // Ends the session before `close`, which would wait for the running statement.
     let releasing = Box::pin(server.release(claim));
     let ended = tokio::time::timeout(LIMIT, releasing).await;
     if let Some(session) = session {

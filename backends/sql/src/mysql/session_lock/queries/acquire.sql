@@ -1,8 +1,7 @@
 /* session_try session_wait session_wait_for_readers session_shared_try session_shared_wait */
 -- This mode has no readers, so the statements for readers are never sent. Requests the lock only if
--- the session gets its mark, the claim's named lock. Returns -1 without the mark, NULL without the
--- lock, and otherwise the fence, or 0 on MySQL, which has no sequences. The NULLIF releases the
--- mark and is always NULL.
+-- the session gets its mark. Returns -1 without the mark, NULL without the lock, and otherwise the
+-- fence, or 0 on MySQL, which has no sequences. The NULLIF releases the mark and is always NULL.
 SELECT CAST(IF(GET_LOCK(:mark, 0) <=> 1,
                IF(GET_LOCK(:key, :slice_s) <=> 1,
                   /*M!100300 NEXTVAL({hold_fence}) + */ 0,
@@ -18,8 +17,7 @@ SET SESSION wait_timeout = 60;
 SET SESSION wait_timeout = IF(IS_USED_LOCK(:key) <=> CONNECTION_ID(), :ttl_s, 60);
 
 /* row_try */
--- Returns the name, with a fence on MariaDB, if the session got the row's lock and the claim's
--- mark.
+-- Returns the name, with a fence on MariaDB, if the session got the row and the mark.
 SELECT name /*M!100300 , NEXTVAL({hold_fence}) */ FROM {row}
 WHERE name = :name AND GET_LOCK(:mark, 0) = 1 FOR UPDATE SKIP LOCKED;
 
@@ -73,8 +71,8 @@ SELECT EXISTS (SELECT 1 FROM {row} WHERE name = :name),
        COALESCE(IS_USED_LOCK(:mark) <> CONNECTION_ID(), FALSE), @lockwright_mark <=> -1;
 
 /* row_make */
--- Inserts the row only if it is missing, because an insert of an existing row would wait for that
--- row's lock. The named lock prevents an insert by another client after the check.
+-- Inserts only a missing row, because an insert of an existing one would wait for its lock. The
+-- named lock prevents an insert by another client after the check.
 SET @lockwright_made = GET_LOCK({mark_of_row}, 1);
 INSERT IGNORE INTO {row} (name)
 SELECT :name FROM {meta} WHERE NOT EXISTS (SELECT 1 FROM {row} WHERE name = :name);

@@ -29,8 +29,8 @@ SELECT broken IS NOT NULL, released FROM {reader}
 WHERE kind = '{kind}' AND name = :name AND token = :token;
 
 /* kill */
--- If the session lacks the mark, this kills connection 0, which doesn't exist. KILL doesn't wait
--- for the session's end, so the next statements do, for at most two seconds.
+-- If the session lacks the mark, this kills connection 0, which doesn't exist. The next statements
+-- wait for the session's end, which KILL doesn't, for at most two seconds.
 KILL CONNECTION IF(IS_USED_LOCK({mark}) <=> :session, :session, 0);
 {wait_for_mark};
 

@@ -1,8 +1,8 @@
 /* session_try */
 -- Returns `same` if another session has the claim's lock, `busy` if the name's lock isn't free, and
--- otherwise the fence. `:new_ttl_ms` is the idle timeout to set, or 0 if it is already the TTL. An
--- error of `nextval` would undo the new timeout but not session locks, so the locks are first taken
--- for the transaction only. `set_config` never returns '', so its WHEN never applies.
+-- otherwise the fence. `:new_ttl_ms` is the idle timeout to set, or 0 if already the TTL. An error
+-- of `nextval` would undo the new timeout but not session locks, so the locks are first taken for
+-- the transaction only. `set_config` never returns '', so its WHEN never applies.
 SELECT CASE WHEN :new_ttl_ms = 0
                 THEN CASE WHEN NOT pg_try_advisory_lock(:claim) THEN 'same'
                           WHEN pg_try_advisory_lock(:key) THEN nextval('{hold_fence}')::text
@@ -18,7 +18,7 @@ SELECT CASE WHEN :new_ttl_ms = 0
 -- The first wait for the lock. The session's idle timeout is already the TTL, and its
 -- `lock_timeout` is 5000 ms. Returns the column of session_try, and how long the server waited in
 -- µs. If only readers have the lock, returns `readers` at once. After `readers` or a timeout, the
--- session keeps the claim's lock, and the client continues with session_wait_for_readers.
+-- session keeps the claim's lock, and session_wait_for_readers follows.
 SELECT CASE WHEN NOT pg_try_advisory_lock(:claim) THEN 'same'
             WHEN :slice_ms <> 5000 AND set_config('lock_timeout', :slice_ms::text, true) = '' THEN NULL
             WHEN pg_try_advisory_lock(:key) THEN nextval('{hold_fence}')::text
@@ -29,8 +29,8 @@ SELECT CASE WHEN NOT pg_try_advisory_lock(:claim) THEN 'same'
 
 /* session_wait_for_readers */
 -- Closes the barrier and waits. While the session has the barrier but not the name's lock, its idle
--- timeout is at most five seconds, so that the barrier of a dead writer soon opens. The last row
--- has session_wait's columns.
+-- timeout is at most five seconds, so a dead writer's barrier soon opens. The last row has
+-- session_wait's columns.
 BEGIN;
 SELECT set_config('idle_session_timeout', CASE WHEN {has_readers} OR EXISTS (
     SELECT FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2 AND pid = pg_backend_pid()
@@ -46,9 +46,9 @@ SELECT CASE WHEN NOT pg_try_advisory_lock(:claim) THEN 'same'
        END, {waited_us};
 
 /* session_missed */
--- Releases the lock, which may have been granted just before the statement timed out. The session
--- keeps the barrier and the claim's lock. As in row_missed, the first column is false if no other
--- session has the claim's lock.
+-- Releases the lock, possibly granted just before the statement timed out. The session keeps the
+-- barrier and the claim's lock. As in row_missed, the first column is false if no other session has
+-- the claim's lock.
 SELECT false, count(pg_advisory_unlock(:key)) FROM pg_locks AS locks
 WHERE locks.pid = pg_backend_pid() AND {is_advisory} AND objsubid = 1 AND granted AND {lock_key} = :key;
 
@@ -63,9 +63,9 @@ SELECT CASE WHEN NOT pg_try_advisory_xact_lock(:claim) THEN 'same'
        END;
 
 /* session_shared_wait */
--- Waits for the claim's lock, so that only one session reads for a claim. Then waits for the
--- barrier, and then for the name's lock. Sets the idle timeout first, so that the timeout ends a
--- session lock that the server grants just before the wait times out. The last row is the fence.
+-- Waits for the claim's lock, so only one session reads for a claim, then for the barrier, and then
+-- for the name's lock. Sets the idle timeout first, which ends a session lock granted just before
+-- the wait times out. The last row is the fence.
 BEGIN;
 SELECT set_config('idle_session_timeout', :ttl_ms::text, false),
        set_config('idle_in_transaction_session_timeout', :ttl_ms::text, false);
@@ -95,8 +95,8 @@ FROM locked;
 
 /* row_wait */
 -- Runs like row_try. Returns the fence, and how long the server waited in µs. Returns no row if
--- another session has the claim's lock, if the name's row is missing, or if the name may have
--- readers: row_wait_for_readers waits for readers.
+-- another session has the claim's lock, the name's row is missing, or the name may have readers:
+-- row_wait_for_readers waits for them.
 WITH asked AS MATERIALIZED (
     SELECT {has_readers} AS has_readers, pg_try_advisory_xact_lock(:claim) AS claimed,
            set_config('idle_in_transaction_session_timeout', :ttl_ms::text, true),
@@ -125,7 +125,7 @@ SET idle_in_transaction_session_timeout = :ttl_ms;
 
 /* row_shared_try */
 -- Like session_shared_try, but returns no row if it didn't get the lock. Takes the claim's lock for
--- the session, so that row_shared_unlock can release it before the commit.
+-- the session, so row_shared_unlock can release it before the commit.
 WITH locked AS MATERIALIZED (
     SELECT name FROM {row} WHERE name = :name
       AND (SELECT CASE WHEN pg_try_advisory_lock_shared({barrier})

@@ -1,13 +1,12 @@
 /* find */
--- Returns the sessions that have or await the claim's lock, and whether each session is joint.
+-- Returns the sessions that have or await the claim's lock, and whether each is joint.
 SELECT locks.pid::bigint, activity.application_name = '{joint}'
 FROM pg_locks AS locks CROSS JOIN LATERAL pg_stat_get_activity(locks.pid) AS activity
 WHERE {is_claim_lock};
 
 /* mark_broken */
--- Marks the hold's record as broken. Returns a row if there is a record.
--- The next holder overwrites an exclusive hold's record. So a tombstone, a row of {reader} with
--- session 0, keeps the mark.
+-- Marks the hold's record as broken. Returns a row if there is one. The next holder overwrites an
+-- exclusive hold's record. So a tombstone, a row of {reader} with session 0, keeps the mark.
 WITH marked AS (
     UPDATE {held} SET broken = coalesce(broken, :note),
         updated = CASE WHEN broken IS NULL THEN clock_timestamp() ELSE updated END
@@ -44,7 +43,7 @@ SELECT pg_terminate_backend(locks.pid, 2000) FROM pg_locks AS locks
 WHERE locks.pid = :session AND {is_claim_lock};
 
 /* session_ask */
--- Makes the client of the joint :session read its holds' records, and so find an ended hold.
+-- Makes the joint :session's client read its holds' records, and so find an ended hold.
 SELECT pg_notify('lockwright_' || :session::text, '')::text;
 
 /* session_kill_foreign */

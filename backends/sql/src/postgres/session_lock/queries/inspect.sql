@@ -34,7 +34,7 @@ WITH locks AS MATERIALIZED (
     FROM (SELECT DISTINCT pid FROM locks) AS locks
     LEFT JOIN LATERAL pg_stat_get_activity(locks.pid) AS activity ON true
 ), names AS MATERIALIZED (
-    -- CASE prevents a nested loop, which the planner would choose, because it expects few locks.
+    -- CASE prevents a nested loop, which the planner would choose, expecting few locks.
     SELECT name, fence, key
     FROM (SELECT held.name, held.fence, {key_of_held} AS key FROM {hold} AS held
           WHERE held.kind = 'session' AND (held.name > :from OR :inclusive AND held.name = :from)
@@ -53,7 +53,7 @@ ORDER BY last.name, holding.pid LIMIT :limit;
 
 /* row_inspect */
 -- `pg_locks` has no row locks, but a locked row has its holder's transaction in `xmax`. If several
--- readers hold the row, `xmax` is no transaction, so only records show these readers.
+-- readers hold the row, `xmax` is no transaction, so only records show them.
 WITH claims AS MATERIALIZED (
     SELECT pid, {lock_key} AS key FROM pg_locks AS locks WHERE {is_advisory} AND objsubid = 1 AND granted
 ), held AS MATERIALIZED (
@@ -70,7 +70,7 @@ WITH claims AS MATERIALIZED (
 )
 SELECT :name, holding.pid::bigint, held.token, held.token, held.identity, last.fence, {left},
        held.broken,
-       -- Counts the waiters: they have or await the row's tuple lock, or await the barrier.
+       -- Waiters have or await the row's tuple lock, or await the barrier.
        (SELECT count(DISTINCT locks.pid) FROM pg_locks AS locks
         LEFT JOIN {row} AS rows ON rows.name = :name
         WHERE locks.relation = '{row}'::regclass AND {in_this_database}

@@ -1,6 +1,6 @@
 /* note */
--- Records a hold. Runs outside of the hold's session. Returns no row if the name has a record with
--- a higher fence.
+-- Records a hold, from another session. Returns no row if the name has a record with a higher
+-- fence.
 INSERT INTO {hold} AS held (kind, name, token, identity, fence, ttl_ms, session, updated)
 VALUES ('{kind}', :name, :token, :identity, :fence, :ttl_ms, :session, clock_timestamp())
 ON CONFLICT (kind, name) DO UPDATE SET {overwritten}, fence = excluded.fence WHERE held.fence <= excluded.fence
@@ -16,7 +16,7 @@ WITH epoch AS (
     ON CONFLICT (kind, name) DO UPDATE SET {overwritten},
         fence = CASE WHEN held.token <> excluded.token THEN excluded.fence
                      -- In a row for readers, `identity` is the last reader's token. This
-                     -- statement's snapshot may lack the last reader's row in {reader}.
+                     -- statement's snapshot may lack that reader's row in {reader}.
                      WHEN held.identity <> excluded.identity AND {last_is_reading} OR EXISTS (
                          SELECT FROM {reader} AS other
                          WHERE other.kind = '{kind}' AND other.name = :name AND other.token <> :token
@@ -36,7 +36,7 @@ SELECT {must_raise};
 /* raise */
 -- Raises the sequence of fences if a crash may have lost the last ones, or if the sequence is a
 -- minute behind the clock, as after the restore of a backup. While this statement runs, other
--- sessions issue far fewer than 16777216 fences, so the statement never lowers the sequence.
+-- sessions issue far fewer than 16777216 fences, so it never lowers the sequence.
 BEGIN;
 SET LOCAL synchronous_commit = local;
 SELECT pg_advisory_xact_lock(5499258310474722404);

@@ -1,9 +1,8 @@
-//! Joint sessions: sessions that have several holds of the same TTL, because a server limits its
-//! connections.
+//! Joint sessions have several holds of the same TTL, because a server limits its connections.
 //!
-//! Each session has a task, which sends one statement at a time. This task only tries locks, and
-//! never waits for a lock. Any hold's statement restarts the session's idle timeout, so the task of
-//! an expired hold must release the lock.
+//! Each session has a task, which sends one statement at a time, and never waits for a lock. Any
+//! hold's statement restarts the session's idle timeout, so the task of an expired hold must
+//! release the lock.
 
 mod task;
 #[cfg(test)]
@@ -27,18 +26,18 @@ use task::{limited, start};
 /// The most holds of one session, and so the most that end with it.
 const MOST: usize = 500;
 
-/// The least time limit of a statement, because a short TTL gives a slow server too little time.
+/// A statement's least time limit: a short TTL gives a slow server too little time.
 const LEAST_LIMIT: Duration = Duration::from_millis(250);
 
 const MOST_LIMIT: Duration = Duration::from_secs(2);
 
 const CLOSED: &str = "the session was closed";
 
-/// How much longer than the server's time limit the client waits for an answer.
+/// The client waits this much longer than the server's time limit.
 const MARGIN: Duration = Duration::from_secs(1);
 
-/// Returns the server's time limit for a statement of a joint session. A renewal has at most a
-/// fifth of the TTL, and may first wait for another hold's statement.
+/// Returns the server's time limit for a joint session's statement. A renewal has at most a fifth
+/// of the TTL, and may first wait for another hold's statement.
 pub(crate) fn statement_limit(ttl: Duration) -> Duration {
     (ttl / 8).clamp(LEAST_LIMIT, MOST_LIMIT)
 }
@@ -71,7 +70,7 @@ type Answer<T> = oneshot::Sender<Result<T>>;
 /// The claim to lock, the answer's sender, and the sender of [`Member::ended`].
 type LockOrder = (Claim, Answer<(Locked, BootInstant)>, watch::Sender<bool>);
 
-/// A hold in a joint session, or an attempt to acquire it. Dropping the value releases the lock.
+/// A hold in a joint session, or an attempt to acquire it. Dropping it releases the lock.
 #[derive(Debug)]
 pub(super) struct Member {
     claim: Claim,
@@ -96,7 +95,7 @@ impl JointSessions {
             .find_map(JointSession::slot)
     }
 
-    /// Closes the sessions without holds, because another session needs a permit.
+    /// Closes the sessions without holds: another session needs a permit.
     pub(super) fn retire(&self) {
         lock(&self.list).retain(|joint| joint.slots.available_permits() < MOST);
     }
@@ -114,8 +113,8 @@ pub(super) async fn slot<S: Server>(state: &Arc<EngineState<S>>, claim: &Claim) 
     }
     let pool = &state.server.pool;
     let backend = pool.dialect().backend();
-    // Only one request at a time opens a session. The other requests wait, for less than the
-    // client's own time limit.
+    // Only one request at a time opens a session. The others wait, for less than the client's own
+    // time limit.
     let limit = pool.limits().connect.min(claim.patience() / 2);
     let Ok(_opening) = timeout(limit, state.joint_sessions.opening.lock()).await else {
         return Err(errors::no_session_in(limit, pool.refusal(), backend));

@@ -22,7 +22,7 @@ pub(super) const KEPT: Duration = Duration::from_secs(5);
 const BATCH: usize = 100;
 
 struct Task<S> {
-    /// Dropped first, so that losses are reported before the session ends.
+    /// Dropped first, to report losses before the session ends.
     members: Members,
     session: S,
     ttl: Duration,
@@ -35,10 +35,10 @@ struct Task<S> {
     looked: Instant,
 }
 
-/// The holds, which are reported as lost if the task is dropped, as at the runtime's end.
+/// The holds, reported as lost if the task is dropped, as at the runtime's end.
 struct Members {
-    /// A name stays here until the server has confirmed its release. Before that, the session
-    /// could acquire its own lock again.
+    /// A name stays until the server has confirmed its release. Before, the session could acquire
+    /// its own lock again.
     all: HashMap<LockName, (Claim, watch::Sender<bool>)>,
     lost: Box<dyn Fn(&Claim) + Send>,
 }
@@ -86,8 +86,7 @@ impl<S: Session> Task<S> {
         // Each hold's task reports the loss with its reason, so `members` reports nothing.
         members.all.clear();
         drop((keeps, unlocks, locks, members));
-        // Closing the session frees the locks, so the task first waits until all losses are
-        // reported.
+        // Closing the session frees the locks, so the task first waits for all reports.
         let all = u32::try_from(MOST).unwrap_or(u32::MAX);
         let _ = timeout(ttl, slots.acquire_many(all)).await;
         session.close().await;

@@ -138,8 +138,7 @@ fn not_compiled_in(scheme: &Scheme) -> Error {
         several => ("s", format!("`{}`", several.join("` and `"))),
     };
     let of_the_command = match name {
-        // No hint for the command-line tool: its processes share no memory, so it rejects
-        // `memory:`.
+        // The command-line tool rejects `memory:`, because its processes share no memory.
         "memory" => String::new(),
         _ => {
             let features = scheme.features.join(",lockwright/");

@@ -42,7 +42,7 @@ pub async fn wait_for_nodes(url: &str) -> Result<Vec<Node>> {
 }
 
 /// Lets new nodes vote at once. Call it only for new servers, on which no client can hold a lock
-/// yet. **If a server has lost its data, this call may admit a second holder.**
+/// yet. **If a server has lost its data, this may admit a second holder.**
 ///
 /// # Errors
 /// As [`nodes`].

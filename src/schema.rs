@@ -2,8 +2,8 @@ use lockwright_core::{Error, Result, redact};
 
 use crate::connect::scheme_of;
 
-/// Returns the SQL of the backend's tables, for clients without the right to create them. Doesn't
-/// connect.
+/// Returns the SQL of the backend's tables, without connecting, for clients that may not create
+/// them.
 ///
 /// # Errors
 /// [`InvalidConfig`](crate::ErrorKind::InvalidConfig) for an invalid URL, or a backend that has no

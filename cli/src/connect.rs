@@ -45,8 +45,8 @@ fn read(file: &Path) -> Result<Config, Failure> {
 fn check(url: &str) -> Result<(), Failure> {
     let invalid = |message| Err(Failure::config(message));
     match url {
-        // An empty URL usually comes from a mistyped variable. If it selected the default file,
-        // machines wouldn't share locks.
+        // An empty URL usually comes from a mistyped variable. With the default file, machines
+        // wouldn't share locks.
         "" => invalid(
             "the URL is empty (--url, LOCKWRIGHT_URL or the configuration's url); set it to the \
              server of the locks, or remove it to use a file that this machine's processes share",

@@ -6,8 +6,7 @@ use serde_json::{Value, json};
 
 use crate::{Failure, escape, stderr};
 
-/// The messages on standard error. While a lock is held, a message is dropped if writing it would
-/// block.
+/// The messages on standard error. While a lock is held, a message that would block is dropped.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Output {
     json: bool,

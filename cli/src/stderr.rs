@@ -15,7 +15,7 @@ use crate::escape;
 /// How long a full pipe may delay a message, and so a lock's release.
 pub(crate) const MESSAGE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A ready pipe or terminal accepts this many bytes without blocking.
+/// A ready pipe or terminal accepts this many bytes.
 const MAX_READY_WRITE: usize = 4096;
 
 /// True if the last line was written only in part.
@@ -62,8 +62,7 @@ fn write_some(bytes: &[u8]) -> io::Result<usize> {
         Method::File => io::write(stderr(), bytes),
         Method::Socket => send(stderr(), bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL),
         Method::Own(own) => io::write(own, bytes),
-        // If another process fills the pipe after this check, the write blocks; this risk is
-        // accepted.
+        // Accepted risk: if another process fills the pipe after this check, the write blocks.
         Method::Poll if is_ready(Duration::ZERO) => {
             io::write(stderr(), &bytes[..bytes.len().min(MAX_READY_WRITE)])
         }
@@ -85,8 +84,8 @@ fn stderr() -> BorrowedFd<'static> {
 enum Method {
     File,
     Socket,
-    /// A second open file description, which doesn't block. CMD shares the first one, and expects
-    /// blocking writes.
+    /// A second, nonblocking open file description. CMD shares the first, and expects blocking
+    /// writes.
     Own(OwnedFd),
     /// The file can't be opened again (another user's terminal), so writes need `poll`.
     Poll,

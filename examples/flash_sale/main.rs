@@ -145,7 +145,7 @@ async fn a_process(number: &str) -> Result<()> {
     };
     let somebody_dies = told("FLASH_SALE_KILL")? == "yes";
     let dies = somebody_dies && number == "0";
-    // The other processes wait, so that they don't sell all items before the kill.
+    // The others wait, so they don't sell all items before the kill.
     if somebody_dies && !dies {
         until("the victim's grant", || async { shop.somebody_stands_still() }).await?;
     }

@@ -44,7 +44,7 @@ impl Shop {
 
     pub(crate) fn left(&self) -> io::Result<u32> {
         loop {
-            // The file is empty while another process writes it, so the read is repeated.
+            // The file is empty while another process writes it.
             let text = fs::read_to_string(&self.left)?;
             if let Ok(left) = text.parse() {
                 return Ok(left);

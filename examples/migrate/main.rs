@@ -4,9 +4,9 @@
 //! cargo run --example migrate --features redis,etcd    # starts the servers
 //! ```
 //!
-//! Processes of the old version (Redis) and of the new version (etcd) don't exclude each other. So
-//! the whole fleet first switches to an intermediate version, which holds both locks. The fences of
-//! two backends aren't comparable, so each has its own register.
+//! Processes of the old version (Redis) and of the new (etcd) don't exclude each other. So the
+//! whole fleet first switches to an intermediate version, which holds both locks. The fences of two
+//! backends aren't comparable, so each has its own register.
 #![forbid(unsafe_code)]
 
 #[path = "../support/mod.rs"]

@@ -128,8 +128,7 @@ async fn a_process(number: &str) -> Result<()> {
     config.ttl = Some(TTL);
     let locks = config.connect().await?;
     if matches!(way, Way::Mutex | Way::MutexAndFence) && number != "0" {
-        // The other processes wait, so that they don't sell all items before the victim is
-        // suspended.
+        // The others wait, so they don't sell all items before the victim is suspended.
         until("the first grant", || async { Path::new(&folder).join("still").exists() }).await?;
     }
     let mut buyers = tokio::task::JoinSet::new();

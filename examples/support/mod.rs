@@ -32,7 +32,7 @@ pub(crate) fn told(name: &str) -> Result<String> {
     std::env::var(name).map_err(|error| format!("{name}: {error}").into())
 }
 
-/// Turns an unanswered release into success, because the client repeats the release.
+/// Turns an unanswered release into success, because the client repeats it.
 pub(crate) fn released(outcome: lockwright::Result<()>) -> Result<()> {
     match outcome {
         Err(error) if error.kind() == ErrorKind::Indeterminate => Ok(()),

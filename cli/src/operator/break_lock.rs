@@ -41,7 +41,7 @@ pub(super) async fn break_lock(locks: &Locks, what: &Break, json: bool) -> Resul
         Some(_) if !what.yes && !confirmed(what)? => {
             return Err(Failure::new(exit::HELD, "not_confirmed", "nothing was changed"));
         }
-        // Without a token, the server would also break a later hold, so check the holders.
+        // Without a token, the server would also break a later hold.
         Some(BreakTarget::Any) if !still_holds(locks, what, &seen).await? => Broken::NotHeld,
         Some(target) => {
             let how = if what.now { BreakMode::Now } else { BreakMode::RunOut };
@@ -88,7 +88,7 @@ async fn still_holds(locks: &Locks, what: &Break, seen: &Inspection) -> Result<b
     Ok(constant_fields(&now) == constant_fields(seen))
 }
 
-/// Adds the hint `--now`, because another library's hold can only be freed at once.
+/// Adds the hint `--now`: another library's hold can only be freed at once.
 fn refused(error: Error, now: bool) -> Failure {
     let mut failure = Failure::from(error);
     if failure.code == exit::CONFLICT && !now {

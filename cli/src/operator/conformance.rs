@@ -20,7 +20,7 @@ pub(crate) fn as_child() -> Option<ExitCode> {
     child::main(open)
 }
 
-/// Must not be called in a Tokio runtime, because the suite starts its own.
+/// Must not run in a Tokio runtime: the suite starts its own.
 pub(super) fn conformance(
     connection: &ConnectionOptions,
     what: &Conformance,

@@ -14,7 +14,7 @@ use crate::run::process::descendants::{self, Process};
 const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(2);
 const MAX_RETRY_PAUSE: Duration = Duration::from_millis(10);
 
-/// If foreign children keep `wait` from confirming the end, this many consecutive scans must find
+/// If foreign children keep `wait` from confirming the end, this many scans in a row must find
 /// none.
 const EMPTY_SCANS: u32 = 3;
 
@@ -35,7 +35,7 @@ impl Children {
     }
 
     /// Updates `foreign`: this process's descendants outside the supervisor's subtree. They aren't
-    /// CMD's, whose orphans stay in this subtree while the supervisor lives.
+    /// CMD's, whose orphans stay in it while the supervisor lives.
     pub(super) fn update_foreign(&self, supervisor: Pid) {
         if !self.has_foreign() {
             return;
@@ -43,7 +43,7 @@ impl Children {
         let Some(ours) = descendants::process(supervisor) else { return };
         let Ok(others) = descendants::of(getpid(), &[ours]) else { return };
         // The kernel ends the supervisor and transfers its orphans to this process in one step. So
-        // if the supervisor still lives, none of its orphans are in `others`.
+        // if it still lives, none of them are in `others`.
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         if let Ok(None) = waitid(WaitId::Pid(supervisor), options) {
             self.foreign.replace(others);

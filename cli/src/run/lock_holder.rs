@@ -64,13 +64,13 @@ fn begin<'a>(
         return Ok(None);
     }
     let (ours, theirs) = UnixStream::pair()?;
-    // Steps that can fail come first: the first order starts the command.
+    // Steps that can fail precede the first order, which starts the command.
     ours.set_nonblocking(true)?;
     let socket = tokio::net::UnixStream::from_std(ours)?;
     // In its own group, the supervisor gets no signals from the terminal.
     let child =
         supervisor.arg0("lockwright").process_group(0).stdin(OwnedFd::from(theirs)).spawn()?;
-    // The `Command` has a copy of `theirs`, which would keep the stream open after the child's end.
+    // Its copy of `theirs` would keep the stream open after the child's end.
     drop(supervisor);
     // If sending fails, the socket is dropped, so the supervisor exits.
     ipc::post_start(&socket, term(guard), rustix::stdio::stdin())?;
@@ -179,7 +179,7 @@ impl Held<'_> {
         self.socket.async_io(Interest::READABLE, || self.try_report()).await.ok()
     }
 
-    /// Returns a report, even if Tokio hasn't noticed it yet.
+    /// Returns a report even before Tokio notices it.
     fn try_report(&self) -> io::Result<Report> {
         let mut bytes = [0; FRAME];
         let (length, _) = recv(&self.socket, &mut bytes, RecvFlags::DONTWAIT)?;
@@ -276,7 +276,7 @@ impl Held<'_> {
     }
 
     /// Returns when this process ends the command itself: halfway between the supervisor's KILL and
-    /// the deadline. A loss before `lost_at` makes this instant earlier by the difference.
+    /// the deadline. A loss before `lost_at` makes it earlier by the difference.
     fn give_up_at(&self) -> BootInstant {
         let term = term(self.guard);
         let kill_at = term.kill_at();
@@ -319,7 +319,7 @@ impl Held<'_> {
         Failure::new(exit::LOST, "lost", message)
     }
 
-    /// Reaps the supervisor, which would stay a zombie without an init process.
+    /// Without an init process, the supervisor would stay a zombie.
     async fn reap_supervisor(&self) {
         let limit = Clock::boot().now() + SUPERVISOR_EXIT_TIMEOUT;
         while Clock::boot().now() < limit {

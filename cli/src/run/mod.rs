@@ -27,7 +27,7 @@ pub(crate) use waiting::holder_name;
 /// The limit for the release and for `close`. If the release fails, the hold expires.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The release's limit after a signal or a loss. After a loss, the server is usually unreachable.
+/// The release's limit after a signal, or after a loss, when the server is usually unreachable.
 const SHORT_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(connection: &ConnectionOptions, run: &Run) -> ExitCode {
@@ -55,7 +55,7 @@ fn prepare_and_run(
         timeout: run.timeout.or(config.wait.filter(|_| !run.nonblock)),
         ..run.clone()
     };
-    // These signals of the terminal would suspend this process, so all threads block them.
+    // These terminal signals would suspend this process.
     let _ = SigSet::from_iter([SIGTTIN, SIGTTOU]).thread_block();
 
     block_on(Builder::new_multi_thread().worker_threads(1), async {
@@ -121,7 +121,7 @@ async fn hold_and_run(
                 run.name
             ),
         );
-        // Dropping the guard would release the lock, which must expire instead.
+        // The lock must expire. Dropping the guard would release it.
         std::mem::forget(guard);
         return outcome.map(Exit::shell_code);
     }

@@ -49,7 +49,7 @@ impl Holds {
 
     pub(crate) fn and(mut self, key: &str, guard: &Guard, owner: &str) -> (&'static str, String) {
         let us = descendants::process(getpid());
-        // Without `/proc`, add no entry, because an inner run couldn't check its ancestors.
+        // Without `/proc`, an inner run couldn't check its ancestors.
         if let Some(us) = us {
             self.0.push(Outer {
                 name: key.to_owned(),

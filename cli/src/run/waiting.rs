@@ -59,7 +59,7 @@ impl StatusLine {
         }
     }
 
-    /// Shows the text, but not in a background job, which doesn't have the terminal.
+    /// Shows the text, unless in a background job, which lacks the terminal.
     fn show(&self, text: &str) {
         if self.terminal.is_with(group_of(None)) {
             self.output.status_line(text);
@@ -108,9 +108,9 @@ async fn report_holders(output: Output, locks: &Locks, name: &str) -> std::conve
     let mut seen_before = Vec::new();
     loop {
         if let Ok(seen) = locks.inspect(name).await {
-            // Skip a holder with this client's identity once, because it may be this client's new
-            // grant. A holder seen twice is a client in another container with the same host name
-            // and process id.
+            // Skip a holder with this client's identity once: it may be this client's new grant. A
+            // holder seen twice is a client in another container with the same host name and
+            // process id.
             let others: Vec<_> = seen
                 .holders
                 .iter()

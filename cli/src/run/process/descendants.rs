@@ -130,7 +130,7 @@ pub(crate) struct Killed {
 }
 
 /// Kills all descendants, and `group` if a descendant is in it: an empty group's id may be reused.
-/// The kernel signals a group atomically with `fork`, so no process of the group escapes.
+/// The kernel signals a group atomically with `fork`, so none of its processes escapes.
 pub(crate) fn kill_all(root: Pid, except: &[Process], group: Option<Pid>) -> io::Result<Killed> {
     let mut entries = entries_of(root, except)?;
     if let Some(group) = group

@@ -42,7 +42,7 @@ pub(crate) fn main(mut args: ArgsOs) -> ExitCode {
     if hands_over.is_some() {
         Terminal::open().hand_over(hands_over, getpgrp());
     }
-    // Unblocks the signals that the supervisor blocks.
+    // The supervisor blocks signals.
     let _ = SigSet::all().thread_unblock();
 
     // This process may have been suspended or starved since the grant.

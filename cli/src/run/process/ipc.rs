@@ -68,8 +68,8 @@ pub(crate) fn decode<T: DeserializeOwned>(frame: &[u8; FRAME]) -> Option<T> {
     serde_json::from_slice(frame).ok()
 }
 
-/// Sends without blocking, because a blocked sender couldn't keep a deadline. The socket buffers
-/// thousands of frames.
+/// Sends without blocking: a blocked sender couldn't keep a deadline. The socket buffers thousands
+/// of frames.
 pub(crate) fn post(socket: impl AsFd, message: &impl Serialize) -> io::Result<()> {
     send(socket, &encode(message), SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?;
     Ok(())

@@ -43,7 +43,7 @@ const MAX_RETRY_PAUSE: Duration = Duration::from_millis(10);
 
 const MAX_RETRY_PAUSE_OTHER_USERS: Duration = Duration::from_millis(100);
 
-/// The largest number of scans of the descendants without a pause.
+/// The most scans of the descendants without a pause.
 const MAX_SCANS: u32 = 8;
 
 pub(crate) fn main(args: ArgsOs) -> ExitCode {
@@ -116,7 +116,7 @@ impl Supervisor {
 
         let run_group = group_of(getppid());
         let terminal = Terminal::open();
-        // In a pipeline, CMD doesn't get the terminal at first, because a pager may need it.
+        // In a pipeline, a pager may need the terminal, so CMD doesn't get it at first.
         let is_interactive = isatty(&stdin) && isatty(rustix::stdio::stdout());
         let hands_over = run_group.filter(|_| is_interactive && terminal.is_with(run_group));
         let hands_over = hands_over.map_or(exec_child::NO_FOREGROUND.to_owned(), |group| {
@@ -217,8 +217,8 @@ impl Supervisor {
         }
         let _ = kill_process_group(self.command, signal);
         if self.waits_for_terminal && signal != Signal::CONT {
-            // A stopped command handles a signal only after CONT. If the command ignores the
-            // signal, the terminal stops the command again.
+            // A stopped command handles a signal only after CONT. If it ignores the signal, the
+            // terminal stops it again.
             let _ = kill_process_group(self.command, Signal::CONT);
         }
     }
@@ -247,7 +247,7 @@ impl Supervisor {
             return;
         }
         match status.stopping_signal().and_then(Signal::from_named_raw) {
-            // CMD must not be suspended: other clients wait for the lock, and the shell waits for
+            // CMD must not be suspended: others wait for the lock, and the shell waits for
             // `lockwright run`. Some programs stop themselves by STOP after Ctrl-Z.
             Some(Signal::TSTP) => self.resume(),
             Some(Signal::STOP) if self.terminal.is_with(Some(self.command)) => self.resume(),

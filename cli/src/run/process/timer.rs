@@ -8,8 +8,8 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
 };
 
-/// A timer that counts even while the machine is suspended. With the timeout of `poll`, which
-/// doesn't, CMD could outlive its hold.
+/// A timer that counts even while the machine is suspended. With `poll`'s timeout, which doesn't,
+/// CMD could outlive its hold.
 pub(crate) struct Timer(OwnedFd);
 
 impl Timer {

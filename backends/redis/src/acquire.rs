@@ -14,13 +14,10 @@ use crate::keys::Keys;
 pub(crate) enum Outcome {
     Granted(Granted),
     Again(Granted),
-    Busy(Busy, Recall),
+    Busy(Busy),
     /// The claim was queued at this server time in µs.
-    Queued(Busy, Recall, u64),
+    Queued(Busy, u64),
 }
-
-/// The client (`offers.rs`) to which a recall must be sent.
-pub(crate) type Recall = Option<String>;
 
 pub(crate) fn outcome(answer: Value, keys: &Keys, mode: Mode) -> Result<Outcome> {
     if let Value::BulkString(text) = &answer
@@ -38,9 +35,9 @@ pub(crate) fn outcome(answer: Value, keys: &Keys, mode: Mode) -> Result<Outcome>
         "again" => Ok(Outcome::Again(granted(&reply)?)),
         "busy" => {
             let holder = answer::exclusive_holder(reply.text(1), reply.text(2), reply.text(3));
-            Ok(busy(holder, reply.text(2).and_then(answer::recall_to), place(&reply, 4)))
+            Ok(busy(holder, place(&reply, 4)))
         }
-        "shared" => Ok(busy(answer::shared_holder(&reply, 1), None, place(&reply, 7))),
+        "shared" => Ok(busy(answer::shared_holder(&reply, 1), place(&reply, 7))),
         "kind" => Err(Error::other_kind(present(reply.word(1)?, mode), mode)),
         "ended" => Err(ended()),
         "foreign" => Err(alien("something else")),
@@ -76,19 +73,18 @@ fn queued_behind_hold(text: &str) -> Option<Outcome> {
     let mut words = words.splitn(4, ' ');
     let left = words.next()?;
     let place = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
-    let holder = answer::exclusive_holder(Some(left), Some(value), words.next());
-    Some(busy(holder, answer::recall_to(value), Some(place)))
+    Some(busy(answer::exclusive_holder(Some(left), Some(value), words.next()), Some(place)))
 }
 
-fn busy(holder: Holder, recall: Recall, place: Option<Place>) -> Outcome {
+fn busy(holder: Holder, place: Option<Place>) -> Outcome {
     let retry_after = match (holder.token, holder.remaining) {
         (Some(_), remaining) => remaining,
         (None, remaining) => Some(remaining.map_or(FOREIGN_POLL, |left| left.min(FOREIGN_POLL))),
     };
     let busy = Busy { retry_after, holder: Some(Box::new(holder)), queued: false };
     match place {
-        Some((before, micros)) => Outcome::Queued(queued(busy, before), recall, micros),
-        None => Outcome::Busy(busy, recall),
+        Some((before, micros)) => Outcome::Queued(queued(busy, before), micros),
+        None => Outcome::Busy(busy),
     }
 }
 

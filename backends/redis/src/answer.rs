@@ -182,14 +182,9 @@ pub(crate) fn identity_text(identity: &Identity) -> String {
     }
 }
 
-/// Separates an identity from the id of the client (`offers.rs`), if the client may keep the lock
-/// warm.
+/// Separates an identity from the client's id (`offers.rs`), if the client may keep the lock warm.
+/// The scripts send a recall to this client when another one requests the lock.
 pub(crate) const RECALL: char = '\u{1e}';
-
-/// Returns the client that wants to know that another client requests the lock.
-pub(crate) fn recall_to(value: &str) -> Option<String> {
-    value.rsplit_once(RECALL).map(|(_, client)| client.to_owned())
-}
 
 /// Parses `[label@]host:pid` from the end, because a label may contain `@` and `:`.
 fn identity(text: &str) -> Option<Identity> {

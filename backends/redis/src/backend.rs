@@ -1,4 +1,3 @@
-use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_core::backend_util::lock;
@@ -9,13 +8,10 @@ use lockwright_core::{
 };
 use redis::Value;
 
-use crate::acquire::{self, Outcome, Recall, alien, ended, millis_rounded_up};
+use crate::acquire::{self, Outcome, alien, ended, millis_rounded_up};
 use crate::cluster::slot_migration;
-use crate::connection::command;
 use crate::errors::{Effect, error, odd_answer};
 use crate::keys::Keys;
-use crate::offers::channel;
-use crate::scripts::Call;
 use crate::topology::Topology;
 use crate::{OFFER, PATIENCE, Redis, answer, doctor, list, offers, replicas, scripts, tracking};
 
@@ -144,8 +140,8 @@ impl Redis {
                 wakeups.offers.forget(claim.token);
                 Ok(AcquireOutcome::Granted(granted))
             }
-            Outcome::Busy(busy, recall) => Ok(self.busy(&keys, busy, recall)),
-            Outcome::Queued(mut busy, recall, micros) => {
+            Outcome::Busy(busy) => Ok(AcquireOutcome::Busy(busy)),
+            Outcome::Queued(mut busy, micros) => {
                 // Only a new request can confirm an offer if replicas must acknowledge the grant,
                 // or if a server with another clock may make the offer.
                 let config = self.servers.config();
@@ -155,7 +151,7 @@ impl Redis {
                 wakeups.subscribers.waits(&claim.name);
                 wakeups.fast_path.note_contention(&claim.name);
                 self.listen_for(&keys, &mut busy).await;
-                Ok(self.busy(&keys, busy, recall))
+                Ok(AcquireOutcome::Busy(busy))
             }
         }
     }
@@ -181,27 +177,12 @@ impl Redis {
             Value::Int(-1) => None,
             answer => match acquire::outcome(answer, &keys, claim.mode)? {
                 Outcome::Granted(granted) => return Ok(Some(AcquireOutcome::Granted(granted))),
-                Outcome::Busy(busy, recall) => Some(self.busy(&keys, busy, recall)),
+                Outcome::Busy(busy) => Some(AcquireOutcome::Busy(busy)),
                 other => return Err(odd_answer(Effect::Changes, other)),
             },
         };
         fast_path.note_contention(&claim.name);
         Ok(outcome)
-    }
-
-    /// Sends a recall to the holder, if it may keep the lock warm. If this fails, the holder
-    /// releases the lock at the end of that time. A task sends it, so that the request's next
-    /// attempt isn't delayed.
-    fn busy(&self, keys: &Keys, busy: Busy, recall: Recall) -> AcquireOutcome {
-        let token = busy.holder.as_ref().and_then(|holder| holder.token);
-        if let (Some(token), Some(client)) = (token, recall) {
-            let (servers, lock) = (Arc::clone(&self.servers), keys.lock().to_owned());
-            self.servers.runtime().spawn(async move {
-                let publish = command(&["PUBLISH", &channel(&client), &format!("recall {token}")]);
-                let _ = servers.run(Call::command(&lock, &publish, Effect::Reads)).await;
-            });
-        }
-        AcquireOutcome::Busy(busy)
     }
 
     async fn take_over(&self, from: Token, to: &Claim) -> Result<AcquireOutcome> {
@@ -223,7 +204,7 @@ impl Redis {
             Outcome::Granted(granted) | Outcome::Again(granted) => {
                 Ok(AcquireOutcome::Granted(granted))
             }
-            Outcome::Busy(busy, _) | Outcome::Queued(busy, ..) => Ok(AcquireOutcome::Busy(busy)),
+            Outcome::Busy(busy) | Outcome::Queued(busy, _) => Ok(AcquireOutcome::Busy(busy)),
         }
     }
 

@@ -331,7 +331,7 @@ impl Node for RedisNode {
         Ok(match acquire::outcome(answer, &keys, claim.mode) {
             Ok(Outcome::Granted(granted)) => yes(granted, false),
             Ok(Outcome::Again(granted)) => yes(granted, true),
-            Ok(Outcome::Busy(busy, _) | Outcome::Queued(busy, ..)) => {
+            Ok(Outcome::Busy(busy) | Outcome::Queued(busy, _)) => {
                 if waits {
                     self.link.shared.wakeups.subscribers.waits(&claim.name);
                 }

@@ -62,11 +62,6 @@ struct Waiting {
     asks_at: Option<Instant>,
 }
 
-/// Returns the channel of the client with this id.
-pub(crate) fn channel(client: &str) -> String {
-    format!("lockwright:offered:{client}")
-}
-
 /// Parses `recall TOKEN`.
 pub(crate) fn recalled(text: &str) -> Option<Event> {
     Some(Event::Recall(text.strip_prefix("recall ")?.parse().ok()?))
@@ -76,7 +71,7 @@ impl Default for Offers {
     fn default() -> Self {
         let id = Token::random().to_string();
         Self {
-            channel: channel(&id),
+            channel: format!("lockwright:offered:{id}"),
             id,
             clock: Clock::boot(),
             waiting: Mutex::default(),

@@ -35,6 +35,14 @@ if found[3] then
   return { 'ended' }
 end
 
+-- Tells the client of a warm lock (value.lua) that another one requests it.
+local function recall(held)
+  local client = held:match('\30(%x+)$')
+  if client then
+    redis.pcall('PUBLISH', 'lockwright:offered:' .. client, 'recall ' .. held:sub(5, 36))
+  end
+end
+
 -- Queues the claim behind a hold with `left` ms left. The counter must have a mark. Returns the
 -- number of waiters before the claim, and the time in µs.
 local function queue_claim(left, is_shared)
@@ -90,6 +98,7 @@ end
 local mark = counter and counter:match('^%d+ (%d+)$')
 if mark and mark - patience >= micros / 1000 and ARGV[3] == 'x' and value and value:find('lw1:', 1, true) == 1
   and value:find(token, 5, true) ~= 5 then
+  recall(value)
   local left = redis.call('PTTL', KEYS[1])
   if patience == 0 then
     return { 'busy', left, value, counter }

@@ -43,6 +43,9 @@ end
 -- An offer may have changed the counter.
 counter = redis.call('GET', KEYS[2])
 local reply = its.describe(counter)
+if reply[1] == 'busy' and reply[3] then
+  recall(reply[3])
+end
 if patience == 0 then
   return reply
 end

@@ -61,4 +61,9 @@ local value = found[1]
 if not value or not value:find('^lw1[:!]') or value:find(ARGV[1]:sub(5, 36), 5, true) == 5 then
   return -1
 end
+local client = value:match('\30(%x+)$')
+if client then
+  -- The holder may keep the lock warm (value.lua).
+  redis.pcall('PUBLISH', 'lockwright:offered:' .. client, 'recall ' .. value:sub(5, 36))
+end
 return { 'busy', redis.call('PTTL', KEYS[1]), value, found[2] }

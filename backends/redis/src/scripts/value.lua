@@ -2,6 +2,7 @@
 --
 --   lw1:TOKEN:FENCES:IDENTITY          an exclusive hold with FENCES reserved fences, of which the
 --                                      fence counter is the last
+--   …:IDENTITY, RS (0x1E), CLIENT      the same, and CLIENT (offers.rs) may keep the lock warm
 --   lw1:TOKEN:FENCES@FENCE:IDENTITY    the same, but FENCE is the first, and the counter may differ
 --   lw1!…                              either, but broken: it can't be renewed. A line feed, the
 --                                      operator and the reason follow

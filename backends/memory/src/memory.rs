@@ -74,15 +74,10 @@ impl Memory {
             Wait::No => None,
             Wait::Until(_) => Some(self.0.profile.slow_poll * PATIENCE),
         };
-        let (done, recalled) = {
+        let done = {
             let (mut store, now) = self.step(now);
-            let done = store.acquire(claim, queue_for, now)?;
-            let is_busy = matches!(done.answer, AcquireOutcome::Busy(_));
-            (done, if is_busy { store.recalled(&claim.name) } else { None })
+            store.acquire(claim, queue_for, now)?
         };
-        if let Some(token) = recalled {
-            self.0.clients.send(&Event::Recall(token));
-        }
         Ok(self.wake_after(done, claim))
     }
 
@@ -102,6 +97,9 @@ impl Memory {
     fn wake_after<T>(&self, done: Done<T>, claim: &Claim) -> T {
         if done.wake {
             self.0.clients.send(&Event::Wake(claim.name.clone()));
+        }
+        if let Some(token) = done.recalled {
+            self.0.clients.send(&Event::Recall(token));
         }
         done.answer
     }

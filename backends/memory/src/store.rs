@@ -52,7 +52,7 @@ impl Store {
         if let Some(hold) = row.held_by(claim.token) {
             let mut granted = hold.repeated(claim.ttl, now);
             granted.waiters = waiters;
-            return Ok(Done { answer: AcquireOutcome::Granted(granted), wake: false });
+            return Ok(Done::new(AcquireOutcome::Granted(granted), false));
         }
         if let Some(present) = row.other_kind(claim.mode) {
             return Err(Error::other_kind(present, claim.mode));
@@ -82,7 +82,7 @@ impl Store {
             row.add(hold);
             // Wake the first waiter if it can share the lock with this grant.
             let wake = has_waited && row.lets_next_in();
-            return Ok(Done { answer: AcquireOutcome::Granted(granted), wake });
+            return Ok(Done::new(AcquireOutcome::Granted(granted), wake));
         }
         let queued = queue_for.is_some();
         if let Some(patience) = queue_for {
@@ -96,13 +96,8 @@ impl Store {
             holder: row.holds().next().map(|hold| Box::new(hold.shown(now))),
             queued,
         };
-        Ok(Done { answer: AcquireOutcome::Busy(busy), wake: false })
-    }
-
-    /// Returns the token of the hold that keeps `name` busy, if its client wants to know.
-    pub(crate) fn recalled(&self, name: &LockName) -> Option<Token> {
-        let hold = self.names.get(name)?.holds().next()?;
-        hold.recall.then_some(hold.token)
+        let recalled = row.holds().next().filter(|hold| hold.recall).map(|hold| hold.token);
+        Ok(Done { recalled, ..Done::new(AcquireOutcome::Busy(busy), false) })
     }
 
     pub(crate) fn renew(&mut self, renew: &Renew<'_>, now: BootInstant) -> Renewal {
@@ -132,7 +127,7 @@ impl Store {
         if release_mode == ReleaseMode::Reconcile {
             self.tombstones.insert(claim.token, now);
         }
-        let not_held = Done { answer: ReleaseOutcome::NotHeld, wake: false };
+        let not_held = Done::new(ReleaseOutcome::NotHeld, false);
         let EntryRef::Occupied(mut entry) = self.names.entry_ref(&claim.name) else {
             return not_held;
         };
@@ -145,7 +140,7 @@ impl Store {
             entry.remove();
         }
         let answer = if held || left { ReleaseOutcome::Released } else { ReleaseOutcome::NotHeld };
-        Done { answer, wake }
+        Done::new(answer, wake)
     }
 
     pub(crate) fn swap(
@@ -189,7 +184,7 @@ impl Store {
         note: &str,
         now: BootInstant,
     ) -> Done<(Broken, Vec<Token>)> {
-        let nothing = || Done { answer: (Broken::NotHeld, Vec::new()), wake: false };
+        let nothing = || Done::new((Broken::NotHeld, Vec::new()), false);
         let Some(row) = self.names.get_mut(name) else { return nothing() };
         row.expire(now);
         let is_meant = |hold: &Held| match seen {
@@ -204,7 +199,7 @@ impl Store {
                 for hold in row.holds_mut().filter(|hold| is_meant(hold)) {
                     hold.broken.get_or_insert_with(|| note.into());
                 }
-                Done { answer: (Broken::RunsOut(left), tokens), wake: false }
+                Done::new((Broken::RunsOut(left), tokens), false)
             }
             BreakMode::Now => {
                 for token in &tokens {
@@ -215,7 +210,7 @@ impl Store {
                 if row.is_idle() {
                     self.names.remove(name);
                 }
-                Done { answer: (Broken::Freed(left), tokens), wake }
+                Done::new((Broken::Freed(left), tokens), wake)
             }
         }
     }
@@ -255,6 +250,14 @@ impl Store {
 pub(crate) struct Done<T> {
     pub(crate) answer: T,
     pub(crate) wake: bool,
+    /// The token of a hold that another claim requests, if its client wants to know.
+    pub(crate) recalled: Option<Token>,
+}
+
+impl<T> Done<T> {
+    fn new(answer: T, wake: bool) -> Self {
+        Self { answer, wake, recalled: None }
+    }
 }
 
 pub(crate) fn next_fence(last: &mut u64, count: u32) -> Result<u64> {

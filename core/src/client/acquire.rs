@@ -117,7 +117,7 @@ enum Begun {
 enum AcquireState {
     Queued(Arc<Shared>, LockName, oneshot::Receiver<Passed>),
     /// The turn, and a warm hold to release before the first request.
-    Releasing(Turn, Releasing),
+    Releasing(Box<(Turn, Releasing)>),
     Unasked(Turn),
     Asked(Turn, Answer),
 }
@@ -162,7 +162,7 @@ fn take_warm(hold: Arc<Hold>, name: LockName, options: &Options, now: BootInstan
         Mode::Exclusive => Turn::taken_from(&hold, name),
         _ => Turn::placeholder(Arc::clone(&hold.shared), name),
     };
-    Begun::Waiting(AcquireState::Releasing(turn, Releasing::begin(hold, now)))
+    Begun::Waiting(AcquireState::Releasing(Box::new((turn, Releasing::begin(hold, now)))))
 }
 
 // Without `inline`, an uncontended acquire has 40 more instructions.
@@ -273,9 +273,10 @@ async fn go_on(
 ) -> Acquired {
     let (shared, name) = match &state {
         AcquireState::Queued(shared, name, _) => (Arc::clone(shared), name.clone()),
-        AcquireState::Releasing(turn, _)
-        | AcquireState::Unasked(turn)
-        | AcquireState::Asked(turn, _) => (Arc::clone(turn.shared()), turn.name().clone()),
+        AcquireState::Releasing(it) => (Arc::clone(it.0.shared()), it.0.name().clone()),
+        AcquireState::Unasked(turn) | AcquireState::Asked(turn, _) => {
+            (Arc::clone(turn.shared()), turn.name().clone())
+        }
     };
     let _waiting = shared.count_waiting();
     // Pin the future here: each move would add a copy to this future's size.
@@ -296,7 +297,8 @@ async fn waiting(
     let (mut turn, answer) = match state {
         AcquireState::Asked(turn, answer) => (turn, Some(answer)),
         AcquireState::Unasked(turn) => (turn, None),
-        AcquireState::Releasing(turn, releasing) => {
+        AcquireState::Releasing(it) => {
+            let (turn, releasing) = *it;
             // An unanswered release continues in the background.
             let clock = turn.shared().clock.clone();
             let _ = until(&clock, limit.instant(), pin!(releasing.send())).await;

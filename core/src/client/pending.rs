@@ -30,12 +30,9 @@ impl Pending {
         fences: u32,
         now: BootInstant,
     ) -> Self {
-        let wanted = if options.needs_recall() { shared.settings.local_turns } else { fences };
-        let fences = if wanted > 1 && shared.was_busy(&name, now, options.ttl) {
-            wanted.min(TURNS_IF_CONTENDED)
-        } else {
-            wanted
-        };
+        let recall = options.needs_recall();
+        let fences =
+            if recall || fences > 1 { several(shared, &name, options, fences, now) } else { 1 };
         let claim = Claim {
             name,
             mode: options.mode,
@@ -44,7 +41,7 @@ impl Pending {
             ttl: options.ttl,
             fences,
             renewal_mode: options.renewal_mode,
-            recall: options.needs_recall(),
+            recall,
         };
         Self { claim, release_mode: ReleaseMode::Plain, on_server: false, last_sent: now }
     }
@@ -62,4 +59,18 @@ impl Pending {
         self.release_mode = before.release_mode;
         self.on_server = before.on_server || before.release_mode == ReleaseMode::Reconcile;
     }
+}
+
+/// Returns the number of fences to reserve.
+#[cold]
+fn several(
+    shared: &Shared,
+    name: &LockName,
+    options: &Options,
+    fences: u32,
+    now: BootInstant,
+) -> u32 {
+    let fences = if options.needs_recall() { shared.settings.local_turns } else { fences };
+    let is_contended = shared.was_busy(name, now, options.ttl);
+    if is_contended { fences.min(TURNS_IF_CONTENDED) } else { fences }
 }

@@ -3,6 +3,7 @@
 //! Each local turn has its own fence, out of the block that the hold's claim reserved. The server
 //! knows only the hold: all turns have its token and its deadline.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -11,7 +12,7 @@ use crate::client::Options;
 use crate::client::answer::send;
 use crate::{BootInstant, Claim, Fence, HoldState, ReleaseMode, RenewalMode};
 
-use super::{Entered, Hold, Passed, Queued, Settings, Shared, Turns};
+use super::{Entered, Hold, Passed, Queued, Settings, Shared, Taken, Turns};
 
 /// The most turns of a hold while other clients wait for the name.
 pub(crate) const TURNS_IF_CONTENDED: u32 = 16;
@@ -20,6 +21,7 @@ pub(crate) const TURNS_IF_CONTENDED: u32 = 16;
 /// in a loop needs several.
 const FENCES_PER_REQUEST: u32 = 8;
 
+/// The state of a hold with several fences.
 pub(super) struct HandOver {
     /// The number of fences that the server reserved, of which each turn uses one.
     fences: u32,
@@ -36,8 +38,9 @@ pub(super) struct HandOver {
 }
 
 impl HandOver {
-    pub(super) fn new(fences: u32, is_contended: bool) -> Self {
-        Self {
+    #[cold]
+    pub(super) fn new(fences: u32, is_contended: bool) -> Box<Self> {
+        Box::new(Self {
             fences,
             turn: AtomicU32::new(0),
             is_contended: AtomicBool::new(is_contended),
@@ -45,7 +48,7 @@ impl HandOver {
             keep_warm: AtomicU64::new(0),
             warm_until: AtomicU64::new(0),
             check_at: AtomicU64::new(0),
-        }
+        })
     }
 }
 
@@ -56,21 +59,24 @@ impl Hold {
     }
 
     pub(crate) fn turn_number(&self) -> u32 {
-        self.hand_over.turn.load(Ordering::SeqCst)
+        self.hand_over.as_ref().map_or(0, |it| it.turn.load(Ordering::SeqCst))
     }
 
     pub(crate) fn note_contention(&self) {
-        self.hand_over.is_contended.store(true, Ordering::SeqCst);
+        if let Some(it) = &self.hand_over {
+            it.is_contended.store(true, Ordering::SeqCst);
+        }
     }
 
     pub(super) fn is_contended(&self) -> bool {
-        self.hand_over.is_contended.load(Ordering::SeqCst)
+        self.hand_over.as_ref().is_some_and(|it| it.is_contended.load(Ordering::SeqCst))
     }
 
     /// Returns whether the hold may get another turn, which needs a fence of its own.
     fn may_be_handed_over(&self, now: BootInstant) -> bool {
+        let Some(it) = &self.hand_over else { return false };
         let next = self.turn_number() + 1;
-        next < self.hand_over.fences
+        next < it.fences
             && (next < TURNS_IF_CONTENDED || !self.is_contended())
             && self.may_continue(now)
     }
@@ -101,7 +107,8 @@ impl Hold {
             if !self.looks_live(now) {
                 return false;
             }
-            self.hand_over.turn.fetch_add(1, Ordering::SeqCst);
+            let Some(it) = &self.hand_over else { return false };
+            it.turn.fetch_add(1, Ordering::SeqCst);
         }
         self.notify_changed();
         true
@@ -110,11 +117,13 @@ impl Hold {
     /// Marks the hold as sent to a request, or as taken by it. Until then it isn't renewed, because
     /// nobody may poll the request.
     pub(crate) fn set_taken(&self, is_taken: bool) {
-        self.hand_over.is_taken.store(is_taken, Ordering::SeqCst);
+        if let Some(it) = &self.hand_over {
+            it.is_taken.store(is_taken, Ordering::SeqCst);
+        }
     }
 
     pub(super) fn is_taken(&self) -> bool {
-        self.hand_over.is_taken.load(Ordering::SeqCst)
+        self.hand_over.as_ref().is_none_or(|it| it.is_taken.load(Ordering::SeqCst))
     }
 }
 
@@ -130,6 +139,7 @@ impl Options {
 
 impl Queued {
     /// Reserves fences for the requests that wait behind this one.
+    #[inline]
     pub(super) fn reserve(&mut self, waiting: usize, settings: &Settings) {
         if waiting > 0 && self.wanted.may_hand_over() {
             let requests = u32::try_from(waiting).unwrap_or(u32::MAX).saturating_add(1);
@@ -154,17 +164,26 @@ impl Turns {
 
     /// Returns whether the turn has ended meanwhile, so that the caller must pass it on.
     fn put_back(&mut self, claim: &Claim, queued: Queued) -> bool {
-        let is_over = !self.taken.contains_key(&claim.name);
-        let taken = self.taken.entry_ref(&claim.name).or_default();
-        taken.queue.get_or_insert_default().push_front(queued);
-        is_over
+        if let Some(taken) = self.taken.get_mut(&claim.name) {
+            taken.queue.get_or_insert_default().push_front(queued);
+            return false;
+        }
+        let queue = Some(Box::new(VecDeque::from([queued])));
+        self.taken.insert(claim.name.clone(), Taken { queue, ..Taken::default() });
+        true
     }
 }
 
 impl Shared {
     /// Ends the turn of the hold's guard, and hands the hold over to the next local request, or
     /// keeps it warm. Returns false if the hold must be released.
+    #[inline]
     pub(crate) fn hand_over(hold: &Arc<Hold>, now: BootInstant) -> bool {
+        hold.hand_over.is_some() && Self::pass_hold(hold, now)
+    }
+
+    #[cold]
+    fn pass_hold(hold: &Arc<Hold>, now: BootInstant) -> bool {
         while hold.may_be_handed_over(now) {
             let shared = &hold.shared;
             let Some(next) = shared.table().turns.next_holder(&hold.claim) else {

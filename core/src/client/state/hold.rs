@@ -85,7 +85,9 @@ impl Hold {
     ) -> Self {
         let fences = pending.claim.fences.min(grant.fences);
         let Claim { name, ttl, .. } = &pending.claim;
-        let is_contended = fences > 1 && (grant.waiters || shared.was_busy(name, grant.now, *ttl));
+        let hand_over = (fences > 1).then(|| {
+            HandOver::new(fences, grant.waiters || shared.was_busy(name, grant.now, *ttl))
+        });
         let hold = Self {
             shared,
             claim: pending.claim,
@@ -94,7 +96,7 @@ impl Hold {
             release_mode: pending.release_mode,
             granted_at: grant.now,
             keep_until: options.keep_until(grant.start),
-            hand_over: HandOver::new(fences, is_contended),
+            hand_over,
             term_changes: Mutex::new(()),
             renew_at: AtomicU64::new(0),
             at_risk_at: AtomicU64::new(0),

@@ -127,7 +127,8 @@ impl Turn {
         }
     }
 
-    #[inline]
+    // Without `always`, an uncontended acquire has 100 more instructions.
+    #[inline(always)]
     pub(crate) fn claim(&mut self, options: &Options, now: BootInstant) -> (&Shared, &mut Pending) {
         let shared = self.shared.as_deref().expect("a turn has its client until it went to a hold");
         let pending = match &mut self.pending {
@@ -200,7 +201,7 @@ impl Turns {
         }
         let taken = match self.taken.entry_ref(name) {
             Place::Vacant(place) => {
-                place.insert(Taken { reentry: wanted.reentry(), ..Taken::default() });
+                place.insert(Taken { reentry: wanted.reentry(), queue: None, warm: None });
                 return Ok(Entry::Turn);
             }
             Place::Occupied(place) => place.into_mut(),

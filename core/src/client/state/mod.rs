@@ -186,7 +186,8 @@ pub(crate) struct Hold {
     pub(crate) release_mode: ReleaseMode,
     granted_at: BootInstant,
     keep_until: BootInstant,
-    hand_over: HandOver,
+    /// `None` for a hold with one fence.
+    hand_over: Option<Box<HandOver>>,
 
     /// Locked during a change of the term or a loss, so that a reported loss is never revoked.
     term_changes: Mutex<()>,

@@ -27,16 +27,15 @@ impl Registry {
         };
         self.slots[slot as usize].hold = Some(Arc::clone(hold));
         hold.slot.store(u64::from(slot), Ordering::Relaxed);
-        hold.hand_over.check_at.store(at.as_nanos(), Ordering::Relaxed);
+        hold.note_check(at);
         self.schedule(slot, at, || hold.first_slack())
     }
 
     /// Schedules the end of a warm hold, unless an earlier check is scheduled. Returns true if the
     /// caller must wake the renewal task.
     pub(crate) fn check_warm(&mut self, hold: &Arc<Hold>) -> bool {
-        let check_at = BootInstant::from_nanos(hold.hand_over.check_at.load(Ordering::Relaxed));
-        hold.warm_until().is_some_and(|until| until < check_at)
-            && self.reschedule([(hold, check_at)])
+        hold.warm_until().is_some_and(|until| until < hold.check_at())
+            && self.reschedule([(hold, hold.check_at())])
     }
 
     pub(crate) fn remove_ended(&mut self, hold: &Hold, ended: Result<u64, Reason>) {
@@ -76,7 +75,7 @@ impl Registry {
                 continue;
             }
             let at = hold.warm_until().map_or(at, |until| until.min(at));
-            hold.hand_over.check_at.store(at.as_nanos(), Ordering::Relaxed);
+            hold.note_check(at);
             let entry = &mut self.slots[slot as usize];
             entry.generation = entry.generation.wrapping_add(1);
             self.count_stale();

@@ -22,22 +22,37 @@ impl Options {
 
 impl Hold {
     fn keep_warm(&self) -> Option<Duration> {
-        let nanos = self.hand_over.keep_warm.load(Ordering::Relaxed);
+        let nanos = self.hand_over.as_ref()?.keep_warm.load(Ordering::Relaxed);
         (nanos > 0 && self.claim.recall).then(|| Duration::from_nanos(nanos))
     }
 
     pub(super) fn set_keep_warm(&self, time: Option<Duration>) {
-        self.hand_over.keep_warm.store(time.map_or(0, nanos), Ordering::Relaxed);
+        if let Some(it) = &self.hand_over {
+            it.keep_warm.store(time.map_or(0, nanos), Ordering::Relaxed);
+        }
     }
 
     pub(super) fn warm_until(&self) -> Option<BootInstant> {
-        let until = self.hand_over.warm_until.load(Ordering::SeqCst);
+        let until = self.hand_over.as_ref()?.warm_until.load(Ordering::SeqCst);
         (until > 0).then(|| BootInstant::from_nanos(until))
     }
 
     fn set_warm_until(&self, until: Option<BootInstant>) {
-        let nanos = until.map_or(0, BootInstant::as_nanos);
-        self.hand_over.warm_until.store(nanos, Ordering::SeqCst);
+        if let Some(it) = &self.hand_over {
+            it.warm_until.store(until.map_or(0, BootInstant::as_nanos), Ordering::SeqCst);
+        }
+    }
+
+    /// Notes when the renewal task checks the hold next. The caller must lock the table.
+    pub(super) fn note_check(&self, at: BootInstant) {
+        if let Some(it) = &self.hand_over {
+            it.check_at.store(at.as_nanos(), Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn check_at(&self) -> BootInstant {
+        let at = self.hand_over.as_ref().map_or(0, |it| it.check_at.load(Ordering::Relaxed));
+        BootInstant::from_nanos(at)
     }
 
     /// Returns whether a request may take the warm hold, which it has removed from the local queue.

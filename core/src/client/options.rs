@@ -23,13 +23,34 @@ pub(crate) struct Options {
     pub(crate) renewal_mode: RenewalMode,
     pub(crate) owner: Option<Owner>,
     pub(crate) identity: Option<Arc<Identity>>,
-    pub(crate) max_hold: Option<Duration>,
-    pub(crate) keep_warm: Option<Duration>,
+    pub(crate) usage: Usage,
     pub(super) wait: Option<Duration>,
     pub(super) retry: Option<(u32, Duration)>,
 }
 
+/// A hold with a `max_hold` isn't kept warm, so one field has either time.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Usage {
+    Once,
+    AtMost(Duration),
+    KeptWarm(Duration),
+}
+
 impl Options {
+    pub(crate) fn max_hold(&self) -> Option<Duration> {
+        match self.usage {
+            Usage::AtMost(time) => Some(time),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn keep_warm(&self) -> Option<Duration> {
+        match self.usage {
+            Usage::KeptWarm(time) => Some(time),
+            _ => None,
+        }
+    }
+
     pub(super) fn new(shared: &Shared, mode: Mode) -> Self {
         Self {
             mode,
@@ -37,8 +58,7 @@ impl Options {
             renewal_mode: RenewalMode::Auto,
             owner: None,
             identity: None,
-            max_hold: None,
-            keep_warm: shared.settings.keep_warm,
+            usage: shared.settings.keep_warm.map_or(Usage::Once, Usage::KeptWarm),
             wait: shared.settings.wait,
             retry: None,
         }
@@ -65,7 +85,7 @@ impl Options {
             profile.check_ttl("a TTL", self.ttl)?;
             shared.settings.rules.check(self.ttl)?;
         }
-        if let Some(time) = self.keep_warm {
+        if let Some(time) = self.keep_warm() {
             check_keep_warm(time, profile)?;
         }
         if self.retry.is_some_and(|(tries, _)| tries == 0) {
@@ -75,6 +95,6 @@ impl Options {
     }
 
     pub(crate) fn keep_until(&self, start: BootInstant) -> BootInstant {
-        self.max_hold.map_or(BootInstant::FAR_FUTURE, |time| start + time)
+        self.max_hold().map_or(BootInstant::FAR_FUTURE, |time| start + time)
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::{Held, LockName, Mode, Owner, Permit, RenewalMode, Result};
 
 use super::acquire;
+use super::options::Usage;
 use super::{Limit, Options, Shared};
 
 /// A request for a hold.
@@ -55,7 +56,7 @@ impl<H: Held> Request<H> {
 
     /// Limits the hold's duration. After this time, the hold counts as lost, even if renewed.
     pub fn max_hold(mut self, time: Duration) -> Self {
-        self.options.max_hold = Some(time);
+        self.options.usage = Usage::AtMost(time);
         self
     }
 
@@ -75,7 +76,9 @@ impl<H: Held> Request<H> {
     /// The request fails with [`Unsupported`](crate::ErrorKind::Unsupported) without `recalls` in
     /// the profile.
     pub fn keep_warm(mut self, time: Duration) -> Self {
-        self.options.keep_warm = Some(time);
+        if self.options.max_hold().is_none() {
+            self.options.usage = Usage::KeptWarm(time);
+        }
         self
     }
 

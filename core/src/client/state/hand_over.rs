@@ -132,7 +132,7 @@ impl Options {
     pub(super) fn may_hand_over(&self) -> bool {
         self.renewal_mode == RenewalMode::Auto
             && self.owner.is_none()
-            && self.max_hold.is_none()
+            && self.max_hold().is_none()
             && self.identity.is_none()
     }
 }
@@ -195,7 +195,7 @@ impl Shared {
                 }
                 return false;
             }
-            hold.set_keep_warm(next.wanted.keep_warm);
+            hold.set_keep_warm(next.wanted.keep_warm());
             hold.set_taken(false);
             let share = Entered::handed_over(hold);
             match send(next.sender, Passed::HandedOver(share)) {

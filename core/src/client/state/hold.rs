@@ -113,7 +113,9 @@ impl Hold {
             renewal_failed: AtomicBool::new(false),
         };
         hold.set_term(grant.term);
-        hold.set_keep_warm(options.keep_warm);
+        if hold.hand_over.is_some() {
+            hold.set_keep_warm(options.keep_warm());
+        }
         hold
     }
 

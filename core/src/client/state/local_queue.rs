@@ -127,8 +127,7 @@ impl Turn {
         }
     }
 
-    // Without `always`, an uncontended acquire has 100 more instructions.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn claim(&mut self, options: &Options, now: BootInstant) -> (&Shared, &mut Pending) {
         let shared = self.shared.as_deref().expect("a turn has its client until it went to a hold");
         let pending = match &mut self.pending {
@@ -446,7 +445,7 @@ impl Options {
     fn fits(&self, hold: &Hold, now: BootInstant) -> Result<()> {
         let renewed =
             self.renewal_mode == RenewalMode::Off && hold.claim.renewal_mode != RenewalMode::Off;
-        let too_long = self.max_hold.is_some_and(|time| hold.keep_until > now + time);
+        let too_long = self.max_hold().is_some_and(|time| hold.keep_until > now + time);
         let what = match (renewed, too_long) {
             (false, false) => return Ok(()),
             (true, _) => "fixed, because the hold is renewed",
@@ -482,8 +481,7 @@ mod tests {
             renewal_mode: RenewalMode::Auto,
             owner: None,
             identity: None,
-            max_hold: None,
-            keep_warm: None,
+            usage: crate::client::options::Usage::Once,
             wait: None,
             retry: None,
         };

@@ -16,7 +16,7 @@ use super::{Hold, Shared, Turns};
 impl Options {
     /// Returns whether the server must send a recall for this request's hold.
     pub(crate) fn needs_recall(&self) -> bool {
-        self.keep_warm.is_some() && self.mode == Mode::Exclusive && self.may_hand_over()
+        self.keep_warm().is_some() && self.mode == Mode::Exclusive && self.may_hand_over()
     }
 }
 
@@ -62,7 +62,7 @@ impl Hold {
             && self.may_continue(now)
             && !self.is_contended();
         if may_take {
-            self.set_keep_warm(wanted.keep_warm);
+            self.set_keep_warm(wanted.keep_warm());
         }
         self.set_warm_until(None);
         may_take

@@ -99,7 +99,7 @@ impl Need {
             Self::Tombstones => (profile.tombstones, "the backend has no tombstones"),
             Self::Ghosts => (!profile.tombstones, "the backend has tombstones"),
             Self::Push => (profile.wake_up == WakeUp::Push, "waiters poll"),
-            Self::Recalls => (profile.recalls, "its holders aren't recalled"),
+            Self::Recalls => (profile.recalls, "the backend sends no recalls"),
             Self::Fifo => (profile.order == Order::Fifo, "the backend doesn't promise an order"),
             Self::Processes if profile.scope == Scope::Process => {
                 (false, "other processes don't reach the backend's store")

@@ -43,8 +43,10 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// - A token with a [tombstone](ReleaseMode::Reconcile) is always rejected as
     ///   [`Lost`](crate::ErrorKind::Lost).
     /// - The server rounds the claim's TTL up to its time unit.
-    /// - With [`fencing`](Profile::fencing), a grant's fence is above those of all earlier grants
-    ///   of the name, except that concurrent readers share one.
+    /// - With [`fencing`](Profile::fencing), a grant's fence is above all that earlier grants of the
+    ///   name reserved, except that concurrent readers share one.
+    /// - With [`recalls`](Profile::recalls), a claim that isn't granted causes an
+    ///   [`Event::Recall`](crate::Event::Recall) for a hold that has [`recall`](Claim::recall).
     async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome>;
 
     /// Acquires like [`acquire`](Self::acquire) with [`Wait::No`], but without a future, for a

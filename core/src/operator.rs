@@ -15,7 +15,7 @@ pub struct Holder {
     pub identity: Option<Identity>,
     /// The mode.
     pub mode: Mode,
-    /// The fence, if known.
+    /// The hold's first fence, if known. After a hand-over, its guard's is larger.
     pub fence: Option<Fence>,
     /// The time until expiry; `None` if unknown, or if the hold never expires.
     pub remaining: Option<Duration>,
@@ -51,7 +51,7 @@ pub struct Inspection {
     pub holders: Vec<Holder>,
     /// The number of queued claims, if known.
     pub waiters: Option<u64>,
-    /// The highest granted fence, if known.
+    /// The highest reserved fence, if known.
     pub fence: Option<Fence>,
 }
 

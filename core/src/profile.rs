@@ -29,9 +29,8 @@ pub struct Profile {
     pub tombstones: bool,
     /// True if an operator can break a hold.
     pub breakable: bool,
-    /// True if the holder of a claim with [`recall`](crate::Claim::recall) learns that another
-    /// client requests the name, so that it can keep its hold
-    /// [warm](crate::Request::keep_warm).
+    /// True if the backend sends [`Event::Recall`](crate::Event::Recall), which
+    /// [`keep_warm`](crate::Request::keep_warm) needs.
     pub recalls: bool,
     /// True if a hold can be transferred by a [`Ticket`](crate::Ticket).
     pub tickets: bool,
@@ -153,7 +152,7 @@ pub enum Fencing {
 pub enum Order {
     /// No guaranteed order.
     None,
-    /// First come, first served.
+    /// First come, first served, but for [local turns](crate::Builder::local_turns).
     Fifo,
 }
 

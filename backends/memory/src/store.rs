@@ -250,7 +250,7 @@ impl Store {
 pub(crate) struct Done<T> {
     pub(crate) answer: T,
     pub(crate) wake: bool,
-    /// The token of a hold that another claim requests, if its client wants to know.
+    /// The token of the hold to recall.
     pub(crate) recalled: Option<Token>,
 }
 

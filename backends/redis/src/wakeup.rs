@@ -4,8 +4,8 @@
 //!   in a moving slot or on a quorum's node, or a script that left eligible waiters without an
 //!   offer.
 //! - *broken*: the token of a hold that an operator broke.
-//! - *offered*, one channel per client: offers (see `offers.rs`), and the tokens of its warm holds
-//!   that other clients request.
+//! - *offered*, one channel per client: offers (see `offers.rs`), and recalls of holds that it may
+//!   keep warm.
 //!
 //! A disconnected client misses messages. So each new connection wakes all waiters, and waiters
 //! poll.

@@ -135,7 +135,7 @@ fn begin(
         Ok(Entry::Turn) => Turn::taken(shared, name),
         Ok(Entry::NoTurn) => Turn::placeholder(shared, name),
         Ok(Entry::Entered(share)) => return Begun::Done(Some(share.into_hold())),
-        Ok(Entry::Warm(hold)) => return take_warm(hold, name, options, begun),
+        Ok(Entry::Warm(hold)) => return use_or_release_warm(hold, name, options, begun),
         Ok(Entry::Busy) => return Begun::Done(None),
         Ok(Entry::Queued(receiver)) => {
             return Begun::Waiting(AcquireState::Queued(shared, name, receiver));
@@ -152,9 +152,13 @@ fn begin(
     }
 }
 
-/// Takes a warm hold. If the request can't use it, releases it first.
-fn take_warm(hold: Arc<Hold>, name: LockName, options: &Options, now: BootInstant) -> Begun {
-    if hold.take_warm(options, now) {
+fn use_or_release_warm(
+    hold: Arc<Hold>,
+    name: LockName,
+    options: &Options,
+    now: BootInstant,
+) -> Begun {
+    if hold.give_to(options, now) {
         hold.shared.metrics.count_hand_over(Duration::ZERO);
         return Begun::Done(Some(hold));
     }

@@ -100,11 +100,11 @@ impl Builder {
     }
 
     /// Sets how many requests of this client may hold a lock in turn before the client releases it
-    /// on the server, from 1 to 64. 1 disables the hand-over within the client. The default is 64.
+    /// on the server, from 1 to 64. 1 disables this and `keep_warm`. The default is 64.
     ///
     /// A released hold passes to the client's next request for the name without a request to the
-    /// server, with a larger fence. Other clients get their turn after at most one TTL, or 16 turns
-    /// if they were waiting before.
+    /// server, with a larger fence, if that request was waiting when the hold was requested. A hold
+    /// passes on for at most one TTL, and to at most 16 requests if another client was noticed.
     ///
     /// - Both requests must be exclusive, renewed, of the same TTL, and without an owner or
     ///   `max_hold`.

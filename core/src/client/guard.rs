@@ -50,7 +50,7 @@ macro_rules! common {
                 self.0.hold().claim.mode
             }
 
-            /// Returns the hold's token.
+            /// Returns the hold's token, which stays if the hold is handed over.
             pub fn token(&self) -> Token {
                 self.0.hold().claim.token
             }
@@ -128,6 +128,9 @@ macro_rules! common {
             }
 
             #[doc = concat!("Gives the ", $what, " back and waits for the server's answer. With reentrancy, only the last guard does.")]
+            ///
+            /// Doesn't ask the server if the client [hands the hold over](crate::Builder::local_turns)
+            /// or [keeps it warm](crate::Request::keep_warm). An unnoticed loss isn't reported then.
             ///
             /// # Errors
             /// [`Lost`](crate::ErrorKind::Lost) if the hold was already lost, so the last work may

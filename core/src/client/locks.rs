@@ -190,7 +190,7 @@ impl Locks {
     }
 
     /// Closes the client. New and waiting requests fail with [`Closed`](crate::ErrorKind::Closed).
-    /// Guards stay valid and are renewed.
+    /// Guards stay valid and are renewed. Warm holds are released.
     ///
     /// Waits for the releases in progress, which need the client's runtime. Waits at most 1 s for
     /// unpolled requests, and 6 s for unpolled `release` calls. If the client's runtime has ended,

@@ -8,7 +8,7 @@ use crate::{BootInstant, HoldState, Reason, Result};
 use super::Hold;
 use super::state::releasing::lost;
 
-/// A view of a hold, or of all holds of a [`MultiGuard`](crate::MultiGuard), for other tasks. The
+/// A view of a guard's hold, or of all holds of a [`MultiGuard`](crate::MultiGuard), for other tasks. The
 /// view doesn't keep the lock held.
 #[derive(Debug, Clone)]
 pub struct Signal {
@@ -19,7 +19,7 @@ pub struct Signal {
 #[derive(Debug, Clone)]
 struct One {
     hold: Arc<Hold>,
-    /// The turn of the hold's guard, after which the client may have handed the hold over.
+    /// The guard's turn. In later turns, the state is `Released`.
     turn: u32,
     seen: u32,
 }

@@ -23,6 +23,8 @@ impl Counter {
 pub(crate) struct Metrics {
     pub(crate) handed_over: Counter,
     pub(crate) handed_over_wait_nanos: Counter,
+    pub(crate) fences_reserved: Counter,
+    pub(crate) recalled: Counter,
     pub(crate) reentered: Counter,
     pub(crate) waited: Counter,
     pub(crate) timed_out: Counter,
@@ -57,6 +59,10 @@ pub struct MetricsSnapshot {
     pub acquired: u64,
     /// Holds that a request got from an earlier request of this client, without the server.
     pub handed_over: u64,
+    /// Fences reserved by holds that could be handed over. Each holder uses one.
+    pub fences_reserved: u64,
+    /// Recalled holds.
+    pub recalled: u64,
     /// Guards that share an earlier hold of their owner.
     pub reentered: u64,
     /// Requests that waited.
@@ -69,7 +75,7 @@ pub struct MetricsSnapshot {
     pub attempts_failed: u64,
     /// Grants that arrived after the hold counted as lost.
     pub grants_too_late: u64,
-    /// Released holds.
+    /// Released holds, including those that were handed over.
     pub released: u64,
     /// Successful renewals of a hold.
     pub renewals: u64,
@@ -77,15 +83,15 @@ pub struct MetricsSnapshot {
     pub renewals_failed: u64,
     /// Holds that became [`AtRisk`](crate::HoldState::AtRisk).
     pub at_risk: u64,
-    /// Lost holds.
+    /// Holds that were lost while a guard had them.
     pub lost: u64,
     /// Dropped or unanswered claims that were released in the background.
     pub settled: u64,
     /// The total waiting time of granted requests.
     pub wait_time: Duration,
-    /// The total duration of ended holds.
+    /// The total duration of ended holds, including the time in which they were warm.
     pub hold_time: Duration,
-    /// Live holds.
+    /// Live holds, including warm ones.
     pub held: u64,
     /// Releases in progress.
     pub releasing: u64,
@@ -101,6 +107,8 @@ impl Metrics {
         MetricsSnapshot {
             acquired: totals.acquired + self.handed_over.get(),
             handed_over: self.handed_over.get(),
+            fences_reserved: self.fences_reserved.get(),
+            recalled: self.recalled.get(),
             reentered: self.reentered.get(),
             waited: self.waited.get(),
             timed_out: self.timed_out.get(),

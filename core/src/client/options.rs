@@ -11,7 +11,9 @@ pub(super) fn check_keep_warm(time: Duration, profile: &Profile) -> Result<()> {
         return Err(Error::unsupported("keeping a lock warm", profile));
     }
     if time.is_zero() {
-        return Err(Error::invalid_input("a lock can't be kept warm for no time"));
+        return Err(Error::invalid_input(
+            "keep_warm of 0 s is too short; set a longer time, or remove it",
+        ));
     }
     Ok(())
 }
@@ -31,7 +33,7 @@ pub(crate) struct Options {
 /// A hold with a `max_hold` isn't kept warm, so one field has either time.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Usage {
-    Once,
+    Plain,
     AtMost(Duration),
     KeptWarm(Duration),
 }
@@ -58,7 +60,7 @@ impl Options {
             renewal_mode: RenewalMode::Auto,
             owner: None,
             identity: None,
-            usage: shared.settings.keep_warm.map_or(Usage::Once, Usage::KeptWarm),
+            usage: shared.settings.keep_warm.map_or(Usage::Plain, Usage::KeptWarm),
             wait: shared.settings.wait,
             retry: None,
         }

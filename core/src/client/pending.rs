@@ -31,8 +31,11 @@ impl Pending {
         now: BootInstant,
     ) -> Self {
         let recall = options.needs_recall();
-        let fences =
-            if recall || fences > 1 { several(shared, &name, options, fences, now) } else { 1 };
+        let fences = if recall || fences > 1 {
+            fences_to_reserve(shared, &name, options, fences, now)
+        } else {
+            1
+        };
         let claim = Claim {
             name,
             mode: options.mode,
@@ -61,9 +64,8 @@ impl Pending {
     }
 }
 
-/// Returns the number of fences to reserve.
 #[cold]
-fn several(
+fn fences_to_reserve(
     shared: &Shared,
     name: &LockName,
     options: &Options,

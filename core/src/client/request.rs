@@ -62,19 +62,19 @@ impl<H: Held> Request<H> {
 
     /// Keeps the lock for up to `time` after its release, at most for one TTL after its grant. This
     /// client's next request then gets it without a request to the server, with a larger fence. If
-    /// another client requests the lock, even by a single try, the client releases it.
+    /// another client requests the lock, even by a single try, the client releases it. The client
+    /// doesn't keep a lock that another client had or requested within the last TTL.
     ///
-    /// - [`release`](Held::release) returns although the lock isn't free for other clients yet. A
-    ///   single try of another client fails then, and only its next one succeeds.
-    /// - A request for a semaphore of this name fails as while the lock is held.
+    /// - [`release`](Held::release) returns although the lock isn't free for other clients yet.
+    ///   Another client's single try fails then, and a later one succeeds.
+    /// - A semaphore request for this name fails, as if the lock were held.
     /// - While this process is stopped or cut off, other clients wait for the lock as if it were
     ///   held: at most one TTL.
-    /// - Exclusive requests that are renewed and have no owner or `max_hold` use it. Other requests
-    ///   ignore it.
+    /// - Only exclusive, renewed requests without an owner or `max_hold` use it, and no campaigns.
     ///
     /// # Errors
     /// The request fails with [`Unsupported`](crate::ErrorKind::Unsupported) without `recalls` in
-    /// the profile.
+    /// the profile, and with [`InvalidInput`](crate::ErrorKind::InvalidInput) for a zero `time`.
     pub fn keep_warm(mut self, time: Duration) -> Self {
         if self.options.max_hold().is_none() {
             self.options.usage = Usage::KeptWarm(time);

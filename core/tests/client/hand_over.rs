@@ -69,6 +69,7 @@ async fn waiting_requests_get_the_hold_without_the_server() {
     fourth.release().await.unwrap();
     assert!(memory.is_empty());
     assert_eq!((metrics.acquired, metrics.handed_over, metrics.released), (4, 2, 3));
+    assert_eq!(metrics.fences_reserved, 24, "8 for each of 3 requests");
     let next = other.mutex("x").acquire().await.unwrap();
     assert!(next.fence() > fence);
 }
@@ -160,7 +161,7 @@ async fn after_silence(time: Duration) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn less_than_half_of_the_ttl_is_not_handed_over() {
+async fn a_hold_with_less_than_half_of_its_ttl_is_not_handed_over() {
     assert!(after_silence(TTL * 48 / 100).await);
     // The first renewal is unanswered, and the hold isn't at risk yet.
     assert!(!after_silence(TTL * 492 / 1000).await);
@@ -248,7 +249,7 @@ async fn passes(first: Settings, next: Settings) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_renewed_requests_with_the_same_settings_follow_each_other() {
+async fn only_plain_renewed_requests_of_one_ttl_follow_each_other() {
     assert!(passes(|it| it, |it| it).await);
     assert!(passes(|it| it, |it| it.wait_for(TTL)).await);
     assert!(!passes(|it| it, |it| it.ttl(TTL / 2)).await);
@@ -282,7 +283,7 @@ async fn passes_after_takeover(next: Settings) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_that_passed_to_a_limited_or_reentrant_request_is_released() {
+async fn a_claim_that_passed_to_a_limited_or_reentrant_request_is_not_handed_over() {
     assert!(passes_after_takeover(|it| it).await);
     assert!(!passes_after_takeover(|it| it.max_hold(TTL)).await);
     assert!(!passes_after_takeover(reentrant).await);
@@ -326,7 +327,7 @@ async fn a_hold_whose_requests_were_all_dropped_is_released() {
     assert!(memory.is_empty());
 }
 
-/// Fails if the hold of a request that nobody polls is renewed, and if that request gets a lost
+/// Fails if the hold of a request that nobody polls is renewed, or if that request gets a lost
 /// hold.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_is_not_polled_loses_the_hold_and_waits_again() {

@@ -93,6 +93,7 @@ async fn another_client_gets_a_warm_lock() {
     let before = clock.now();
     let guard = other.mutex("x").acquire().await.unwrap();
     assert_eq!(clock.now(), before);
+    assert!(locks.metrics().recalled > 0);
     guard.release().await.unwrap();
     warm(&locks).acquire().await.unwrap().release().await.unwrap();
     settle_down().await;
@@ -148,7 +149,7 @@ async fn is_kept(meanwhile: impl AsyncFn(&Faulty, &Guard)) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_or_unsure_hold_is_not_kept() {
+async fn a_lost_or_unconfirmed_hold_is_not_kept() {
     assert!(is_kept(async |_, _| ()).await);
     let lost = async |faulty: &Faulty, guard: &Guard| {
         faulty.send_event(&Event::Lost(guard.token(), Reason::SessionEnded));
@@ -161,7 +162,7 @@ async fn a_lost_or_unsure_hold_is_not_kept() {
     assert!(!is_kept(unsure).await);
 }
 
-/// Fails if a request takes a warm hold without looking at it.
+/// Fails if a request takes a warm hold without checking it.
 #[tokio::test(start_paused = true)]
 async fn a_warm_hold_that_ended_is_not_taken() {
     for how in [BreakMode::Now, BreakMode::RunOut] {
@@ -172,7 +173,7 @@ async fn a_warm_hold_that_ended_is_not_taken() {
         other.break_lock("x", BreakTarget::Token(token), how, "a test").await.unwrap();
         let next = warm(&locks).acquire().await.unwrap();
         assert_ne!(next.token(), token);
-        assert!(next.fence().get() >= fence.get() + 64, "the block of {fence} was passed");
+        assert!(next.fence().get() >= fence.get() + 64, "the block of {fence} wasn't passed");
         assert_eq!(locks.metrics().lost, 0, "no guard had the hold");
     }
 }
@@ -252,7 +253,7 @@ async fn an_owner_that_releases_a_warm_hold_may_not_change_the_mode() {
     let _exclusive = exclusive.await.unwrap();
 }
 
-/// Nobody uses the hold, so its release needn't wait for the deadline.
+/// No guard uses the hold, so its release needn't wait for the deadline.
 #[tokio::test(start_paused = true)]
 async fn a_warm_hold_is_released_when_it_is_lost() {
     let (locks, faulty, _, memory, clock) = troubled();
@@ -274,7 +275,7 @@ fn a_client_whose_runtime_ended_keeps_nothing_warm() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_cannot_take_the_hold_comes_before_keeping_warm() {
+async fn a_request_that_cannot_take_the_hold_prevents_a_warm_hold() {
     let (locks, ..) = client();
     let guard = warm(&locks).acquire().await.unwrap();
     let limited = polled(locks.mutex("x").max_hold(TTL).acquire());
@@ -308,7 +309,7 @@ async fn an_early_recall_is_remembered() {
     assert!(memory.is_empty());
 }
 
-/// The hold is checked for its renewal only, after the end of its time.
+/// The renewal's check comes after the end of the warm time.
 #[tokio::test(start_paused = true)]
 async fn a_renewal_while_the_hold_is_used_delays_no_end() {
     let (locks, memory, clock) = client();
@@ -348,7 +349,7 @@ async fn a_reader_of_the_client_releases_its_warm_hold() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiting_request_comes_before_keeping_warm() {
+async fn a_waiting_request_prevents_a_warm_hold() {
     let (locks, memory, _) = client();
     let guard = warm(&locks).acquire().await.unwrap();
     let token = guard.token();
@@ -406,7 +407,7 @@ async fn close_releases_warm_holds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dropped_client_releases_its_warm_holds() {
+async fn warm_holds_of_a_dropped_client_end_at_their_time() {
     let (locks, memory, clock) = client();
     warm(&locks).acquire().await.unwrap().release().await.unwrap();
     drop(locks);
@@ -431,7 +432,7 @@ async fn the_client_may_keep_all_locks_warm() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_backend_without_recalls_refuses() {
+async fn a_backend_without_recalls_rejects_keep_warm() {
     let (locks, faulty, ..) = troubled_with(|profile| profile.recalls = false);
     fails(warm(&locks).acquire(), ErrorKind::Unsupported).await;
     let error = Locks::builder(faulty).keep_warm(KEPT).build().unwrap_err();

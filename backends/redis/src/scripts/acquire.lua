@@ -35,7 +35,7 @@ if found[3] then
   return { 'ended' }
 end
 
--- Tells the client of a warm lock (value.lua) that another one requests it.
+-- Sends a recall to a client that may keep the lock warm (value.lua).
 local function recall(held)
   local client = held:match('\30(%x+)$')
   if client then

@@ -59,6 +59,7 @@ impl Shared {
                 hold.put_at_risk();
             }
             if recalled {
+                self.metrics.recalled.add(1);
                 hold.note_contention();
             }
             if recalled || lost.is_some() {

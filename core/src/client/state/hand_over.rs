@@ -14,7 +14,7 @@ use crate::{BootInstant, Claim, Fence, HoldState, ReleaseMode, RenewalMode};
 
 use super::{Entered, Hold, Passed, Queued, Settings, Shared, Taken, Turns};
 
-/// The most turns of a hold while other clients wait for the name.
+/// The most turns of a hold once its client has noticed another client.
 pub(crate) const TURNS_IF_CONTENDED: u32 = 16;
 
 /// How many fences a claim reserves for each request in the local queue. A request that is repeated
@@ -27,6 +27,7 @@ pub(super) struct HandOver {
     fences: u32,
     /// The number of the present turn, from 0.
     turn: AtomicU32,
+    /// True if another client was noticed.
     is_contended: AtomicBool,
     is_taken: AtomicBool,
     /// In nanoseconds: how long the hold is kept warm, or 0.
@@ -81,11 +82,11 @@ impl Hold {
             && self.may_continue(now)
     }
 
-    /// Returns whether a request may get the hold: more than half of the TTL must remain. After one
-    /// TTL, the hold is released for other clients.
+    /// Returns whether a request may get the hold: more than half of the TTL must remain, and at most
+    /// one TTL may have passed since the grant.
     ///
-    /// A claim that reserved fences may have passed to a request with an owner or a `max_hold`,
-    /// whose hold must end with it.
+    /// A claim with several fences may have passed to a request with an owner or a `max_hold`, whose
+    /// hold isn't handed over.
     pub(super) fn may_continue(&self, now: BootInstant) -> bool {
         self.owner.is_none()
             && self.keep_until == BootInstant::FAR_FUTURE
@@ -115,7 +116,7 @@ impl Hold {
     }
 
     /// Marks the hold as sent to a request, or as taken by it. Until then it isn't renewed, because
-    /// nobody may poll the request.
+    /// the request may never be polled.
     pub(crate) fn set_taken(&self, is_taken: bool) {
         if let Some(it) = &self.hand_over {
             it.is_taken.store(is_taken, Ordering::SeqCst);
@@ -162,7 +163,7 @@ impl Turns {
         Some(next)
     }
 
-    /// Returns whether the turn has ended meanwhile, so that the caller must pass it on.
+    /// Puts the request back. Returns true if the caller must pass it the turn.
     fn put_back(&mut self, claim: &Claim, queued: Queued) -> bool {
         if let Some(taken) = self.taken.get_mut(&claim.name) {
             taken.queue.get_or_insert_default().push_front(queued);
@@ -200,7 +201,7 @@ impl Shared {
             let share = Entered::handed_over(hold);
             match send(next.sender, Passed::HandedOver(share)) {
                 Ok(()) => return true,
-                // The request was dropped. Its share must not end the hold, so it is taken apart.
+                // The request was dropped. `into_hold` keeps the share's drop from ending the hold.
                 Err(Passed::HandedOver(share)) => share.into_hold().set_taken(true),
                 Err(_) => unreachable!("a hold was sent"),
             }

@@ -55,6 +55,7 @@ pub(crate) struct Due {
     pub(crate) renew: bool,
     /// True once the deadline of a lost hold has passed.
     pub(crate) over: bool,
+    /// True if the hold is warm and must be released.
     pub(crate) is_warm_over: bool,
     pub(crate) next: BootInstant,
 }
@@ -86,6 +87,7 @@ impl Hold {
         let fences = pending.claim.fences.min(grant.fences);
         let Claim { name, ttl, .. } = &pending.claim;
         let hand_over = (fences > 1).then(|| {
+            shared.metrics.fences_reserved.add(fences.into());
             HandOver::new(fences, grant.waiters || shared.was_busy(name, grant.now, *ttl))
         });
         let hold = Self {
@@ -329,13 +331,13 @@ impl Hold {
     /// Returns what is due, including the end of a warm hold at its time or after a loss.
     pub(crate) fn due(&self, now: BootInstant) -> Due {
         let warm_until = self.warm_until();
-        let due = self.due_of_guard(now);
+        let due = self.due_by_term(now);
         let Some(warm_until) = warm_until else { return due };
         let is_warm_over = now >= warm_until || !self.state_at(now).is_live();
         Due { is_warm_over, next: due.next.min(warm_until), ..due }
     }
 
-    fn due_of_guard(&self, now: BootInstant) -> Due {
+    fn due_by_term(&self, now: BootInstant) -> Due {
         let state = self.state_at(now);
         if state == HoldState::Released {
             return Due::look_at(BootInstant::FAR_FUTURE);

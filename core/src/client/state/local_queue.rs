@@ -73,7 +73,7 @@ pub(crate) enum Entry {
     /// The mode allows concurrent holders, so the request needs no turn.
     NoTurn,
     Entered(Entered),
-    /// The request either takes this hold, or releases it and takes its turn.
+    /// The request takes this hold, or releases it first.
     Warm(Arc<Hold>),
     Queued(oneshot::Receiver<Passed>),
     Busy,
@@ -481,7 +481,7 @@ mod tests {
             renewal_mode: RenewalMode::Auto,
             owner: None,
             identity: None,
-            usage: crate::client::options::Usage::Once,
+            usage: crate::client::options::Usage::Plain,
             wait: None,
             retry: None,
         };

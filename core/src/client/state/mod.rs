@@ -160,7 +160,7 @@ pub(crate) enum Passed {
 }
 
 /// A request's share of its owner's hold, or a hold that was handed over to the request, until a
-/// guard takes it. Dropping the last share or guard ends the hold.
+/// guard takes it. Dropping the last share or guard gives the hold back.
 pub(crate) struct Entered(Option<Arc<Hold>>);
 
 /// The turn of a local request, or a placeholder if the request needs no turn. When a turn is

@@ -70,7 +70,7 @@ impl Shared {
             std::mem::take(&mut *jobs)
         };
         drop(jobs);
-        // They would keep the client alive.
+        // Warm holds would keep the client alive.
         self.end_all_warm();
         self.handle_hold_events();
         ignore_panic(|| self.changed.notify_waiters());

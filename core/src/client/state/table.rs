@@ -52,6 +52,7 @@ impl Shared {
         };
         if let Some(HoldEvents { recalled, lost, .. }) = early {
             if recalled {
+                shared.metrics.recalled.add(1);
                 hold.note_contention();
             }
             if let Some(reason) = lost {

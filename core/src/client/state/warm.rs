@@ -55,8 +55,8 @@ impl Hold {
         BootInstant::from_nanos(at)
     }
 
-    /// Returns whether a request may take the warm hold, which it has removed from the local queue.
-    pub(crate) fn take_warm(&self, wanted: &Options, now: BootInstant) -> bool {
+    /// Ends the warm state. Returns whether the request may use the hold.
+    pub(crate) fn give_to(&self, wanted: &Options, now: BootInstant) -> bool {
         let may_take = wanted.may_hand_over()
             && wanted.takes_over(&self.claim)
             && self.may_continue(now)
@@ -70,9 +70,9 @@ impl Hold {
 }
 
 impl Turns {
-    /// Returns false if a local or a foreign request waits, or if the client can't keep the hold.
-    /// Whoever ends warm holds sets one of these flags before it locks the table. If the hold was
-    /// lost meanwhile, it may have no turn.
+    /// Returns false if a request waits, or if `is_contended`, `is_closed` or `renewer_ended` is
+    /// set. Code that sets one of these then locks the table to end warm holds. A hold that was lost
+    /// meanwhile may have no turn.
     fn keep_warm(&mut self, hold: &Arc<Hold>) -> bool {
         let shared = &hold.shared;
         let can_keep = !hold.is_contended()
@@ -92,7 +92,7 @@ impl Turns {
         taken.warm.take_if(|warm| std::ptr::eq(&**warm, hold))
     }
 
-    /// Returns a warm hold of `name`, for a request that will release or take it.
+    /// Removes the warm hold of `name`, which a shared request must release.
     pub(super) fn take_warm_of(&mut self, name: &LockName) -> Option<Arc<Hold>> {
         self.taken.get_mut(name)?.warm.take()
     }
@@ -111,7 +111,7 @@ impl Shared {
         if !hold.begin_turn(now) {
             return false;
         }
-        // A dropped request may not have taken the hold, which is renewed from now on.
+        // Renews the hold again, even if a dropped request didn't take it.
         hold.set_taken(true);
         hold.set_warm_until(Some((now + time).min(hold.granted_at + hold.claim.ttl)));
         let (is_kept, wakes_renewer) = {
@@ -128,7 +128,7 @@ impl Shared {
         is_kept
     }
 
-    /// Returns false if the hold isn't warm: a guard has it, or it was released.
+    /// Releases a warm hold. Returns false if it isn't warm.
     pub(crate) fn end_warm(hold: &Hold, now: BootInstant) -> bool {
         let warm = hold.shared.table().turns.take_warm(hold);
         let was_warm = warm.is_some();

@@ -135,7 +135,7 @@ fn begin(
         Ok(Entry::Turn) => Turn::taken(shared, name),
         Ok(Entry::NoTurn) => Turn::placeholder(shared, name),
         Ok(Entry::Entered(share)) => return Begun::Done(Some(share.into_hold())),
-        Ok(Entry::Warm(hold)) => return use_or_release_warm(hold, name, options, begun),
+        Ok(Entry::Warm(hold)) => return use_or_release_warm(hold, name, options, limit, begun),
         Ok(Entry::Busy) => return Begun::Done(None),
         Ok(Entry::Queued(receiver)) => {
             return Begun::Waiting(AcquireState::Queued(shared, name, receiver));
@@ -156,6 +156,7 @@ fn use_or_release_warm(
     hold: Arc<Hold>,
     name: LockName,
     options: &Options,
+    limit: Limit,
     now: BootInstant,
 ) -> Begun {
     if hold.give_to(options, now) {
@@ -163,7 +164,11 @@ fn use_or_release_warm(
         return Begun::Done(Some(hold));
     }
     let turn = match options.mode {
-        Mode::Exclusive => Turn::taken_from(&hold, name),
+        Mode::Exclusive => match Turn::taken_from(&hold, &name) {
+            Some(turn) => turn,
+            // The background release will pass the turn on.
+            None => return begin(Arc::clone(&hold.shared), name, options, limit, now),
+        },
         _ => Turn::placeholder(Arc::clone(&hold.shared), name),
     };
     Begun::Waiting(AcquireState::Releasing(Box::new((turn, Releasing::begin(hold, now)))))
@@ -307,6 +312,9 @@ async fn waiting(
             let clock = turn.shared().clock.clone();
             let _ = until(&clock, limit.instant(), pin!(releasing.send())).await;
             sent = clock.now();
+            if sent >= limit.instant() {
+                return Err(Error::timed_out(Step::Answer, turn.name()));
+            }
             (turn, None)
         }
         AcquireState::Queued(shared, name, receiver) => {
@@ -321,12 +329,18 @@ async fn waiting(
                     (turn, answer)
                 }
                 Passed::HandedOver(share) => {
-                    if let Some(hold) = share.into_live_hold() {
-                        let waited = shared.clock.now().saturating_since(begun);
-                        shared.metrics.count_hand_over(waited);
+                    let now = shared.clock.now();
+                    if let Some(hold) = share.into_sound_hold(now) {
+                        shared.metrics.count_hand_over(now.saturating_since(begun));
                         return Ok(Some(hold));
                     }
-                    return acquire(shared, name, options, limit).await;
+                    return match begin(shared, name, options, limit, begun) {
+                        Begun::Done(hold) => Ok(hold),
+                        Begun::Failed(error) => Err(error),
+                        Begun::Waiting(state) => {
+                            Box::pin(waiting(state, options, limit, begun)).await
+                        }
+                    };
                 }
                 Passed::Entered(share) => return Ok(Some(share.into_hold())),
                 Passed::Refused(error) => return Err(error),

@@ -158,6 +158,7 @@ pub(crate) fn note_renewal(
     hold.renewing.store(false, Ordering::Release);
     if answer.as_ref().is_some_and(|renewal| renewal.waiters) {
         hold.note_contention();
+        Shared::end_warm(hold, now);
     }
     match answer.map(|renewal| renewal.outcome) {
         Some(RenewalOutcome::Renewed { valid }) => {

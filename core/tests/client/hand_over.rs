@@ -349,6 +349,21 @@ async fn a_request_that_is_not_polled_loses_the_hold_and_waits_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_request_that_is_polled_late_gets_no_hold_at_risk() {
+    let (locks, _, _, memory, clock) = troubled();
+    let (guard, mut waiting) = chain(&locks, 1).await;
+    let token = guard.token();
+    guard.release().await.unwrap();
+    clock.sleep(TTL * 6 / 10).await;
+    let next = waiting.remove(0).await.unwrap();
+    assert_ne!(next.token(), token);
+    assert_eq!(locks.metrics().lost, 0);
+    next.release().await.unwrap();
+    clock.sleep(TTL).await;
+    assert!(memory.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_signal_is_about_its_own_turn() {
     let (locks, faulty, ..) = troubled();
     let (guard, mut waiting) = chain(&locks, 2).await;

@@ -309,6 +309,21 @@ async fn an_early_recall_is_remembered() {
     assert!(memory.is_empty());
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_early_recall_hides_no_early_loss() {
+    let (locks, faulty, _, _, clock) = troubled();
+    faulty.next(Op::Acquire, [Fate::DelayAnswer(millis(100))]);
+    let request = polled(warm(&locks).acquire());
+    clock.sleep(millis(10)).await;
+    let token = faulty.calls(Op::Acquire)[0].token;
+    for event in [Event::Recall(token), Event::Lost(token, Reason::Broken)] {
+        faulty.send_event(&event);
+        settle_down().await;
+    }
+    let guard = request.await.unwrap();
+    assert_eq!(guard.signal().state(), HoldState::Lost(Reason::Broken));
+}
+
 /// The renewal's check comes after the end of the warm time.
 #[tokio::test(start_paused = true)]
 async fn a_renewal_while_the_hold_is_used_delays_no_end() {

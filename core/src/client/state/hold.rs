@@ -220,7 +220,7 @@ impl Hold {
             .is_ok();
         if lost {
             self.shared.metrics.hold_nanos.add(self.held_nanos(self.clock().now()));
-            if self.warm_until().is_some() {
+            if self.warm_until().is_some() || !self.is_taken() {
                 // Its last guard has released it.
                 self.shared.metrics.lost_warm.add(1);
             } else {

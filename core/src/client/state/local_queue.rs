@@ -12,7 +12,8 @@ use crate::client::acquire::doubted;
 use crate::client::answer::send;
 use crate::client::{Options, Pending, ignore_panic};
 use crate::{
-    BootInstant, Claim, Error, ErrorKind, LockName, Mode, ReleaseMode, RenewalMode, Result,
+    BootInstant, Claim, Error, ErrorKind, HoldState, LockName, Mode, ReleaseMode, RenewalMode,
+    Result,
 };
 
 use super::background_release::send_release;
@@ -43,10 +44,14 @@ impl Entered {
         Self(Some(Arc::clone(hold)))
     }
 
-    /// Returns the hold, unless it was lost before the request was polled. A lost hold is released.
-    pub(crate) fn into_live_hold(self) -> Option<Arc<Hold>> {
-        let hold = self.0.as_ref().filter(|hold| hold.state().is_live())?;
+    /// Returns the hold, unless it is at risk or lost because the request wasn't polled. Otherwise
+    /// the hold is released.
+    pub(crate) fn into_sound_hold(self, now: BootInstant) -> Option<Arc<Hold>> {
+        let hold = self.0.as_ref().filter(|hold| hold.state_at(now) == HoldState::Held)?;
         hold.set_taken(true);
+        if hold.first_due() <= now && hold.shared.table().holds.reschedule([(hold, now)]) {
+            hold.shared.renewer.notify_one();
+        }
         Some(self.into_hold())
     }
 
@@ -88,13 +93,14 @@ impl Turn {
         Self { shared: Some(shared), taken: false, fences: 1, name: Some(name), pending: None }
     }
 
-    /// Takes the turn of a hold that is about to be released.
-    pub(crate) fn taken_from(hold: &Hold, name: LockName) -> Self {
-        {
+    /// Takes the turn of a hold that is about to be released. Returns `None` if a background release
+    /// has taken it.
+    pub(crate) fn taken_from(hold: &Hold, name: &LockName) -> Option<Self> {
+        let has_turn = {
             let _table = hold.shared.table();
-            hold.take_turn();
-        }
-        Self::taken(Arc::clone(&hold.shared), name)
+            hold.take_turn()
+        };
+        has_turn.then(|| Self::taken(Arc::clone(&hold.shared), name.clone()))
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
@@ -309,6 +315,9 @@ impl Turns {
             return None;
         };
         let taken = entry.get_mut();
+        if taken.warm.is_some() {
+            return None;
+        }
         taken.reentry = None;
         let Some(queue) = &mut taken.queue else {
             if pending.is_none() {

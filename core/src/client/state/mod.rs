@@ -89,8 +89,10 @@ pub(crate) struct HoldEvents {
 pub(crate) struct Table {
     pub(crate) turns: Turns,
     pub(crate) holds: Registry,
-    /// Losses and recalls reported before the client recorded the hold, oldest first.
-    early_events: VecDeque<(Token, HoldEvents)>,
+    /// Losses reported before the client recorded the hold, oldest first.
+    early_losses: VecDeque<(Token, Reason)>,
+    /// The same for recalls.
+    early_recalls: VecDeque<Token>,
 }
 
 #[derive(Default)]

@@ -9,8 +9,9 @@ use crate::{Mode, Reason, Token};
 
 use super::{Hold, HoldEvents, Shared, Table};
 
-/// Early events need a limit, because those of ended holds stay in the list.
-const MOST_EARLY_EVENTS: usize = 1024;
+/// Early losses and recalls need limits, because those of ended and foreign holds stay in the lists.
+const MOST_EARLY_LOSSES: usize = 1024;
+const MOST_EARLY_RECALLS: usize = 64;
 
 impl Table {
     /// Returns the holds of these events. A loss or recall without a hold is stored, because the
@@ -22,17 +23,23 @@ impl Table {
             for hold in &holds {
                 early.remove(&hold.claim.token);
             }
-            early.retain(|_, events| events.recalled || events.lost.is_some());
-            self.early_events.extend(early);
-            let excess = self.early_events.len().saturating_sub(MOST_EARLY_EVENTS);
-            self.early_events.drain(..excess);
+            for (token, HoldEvents { recalled, lost, .. }) in early {
+                self.early_losses.extend(lost.map(|reason| (token, reason)));
+                self.early_recalls.extend(recalled.then_some(token));
+            }
+            let excess = self.early_losses.len().saturating_sub(MOST_EARLY_LOSSES);
+            self.early_losses.drain(..excess);
+            let excess = self.early_recalls.len().saturating_sub(MOST_EARLY_RECALLS);
+            self.early_recalls.drain(..excess);
         }
         holds
     }
 
-    fn take_early_events(&mut self, token: Token) -> Option<HoldEvents> {
-        let place = self.early_events.iter().position(|(known, _)| *known == token)?;
-        self.early_events.remove(place).map(|(_, events)| events)
+    fn take_early_events(&mut self, token: Token) -> HoldEvents {
+        let place = self.early_losses.iter().position(|(lost, _)| *lost == token);
+        let lost = place.and_then(|place| self.early_losses.remove(place));
+        let recalled = self.early_recalls.contains(&token);
+        HoldEvents { lost: lost.map(|(_, reason)| reason), recalled, ..HoldEvents::default() }
     }
 }
 
@@ -45,19 +52,17 @@ impl Shared {
 
     pub(crate) fn take_in(hold: &Arc<Hold>, wait_nanos: u64) {
         let (shared, first_due) = (&hold.shared, hold.first_due());
-        let (wakes_renewer, joined, early) = {
+        let (wakes_renewer, joined, HoldEvents { recalled, lost, .. }) = {
             let mut table = shared.table();
             let wakes_renewer = table.holds.insert(hold, first_due, wait_nanos);
             (wakes_renewer, table.turns.granted(hold), table.take_early_events(hold.claim.token))
         };
-        if let Some(HoldEvents { recalled, lost, .. }) = early {
-            if recalled {
-                shared.metrics.recalled.add(1);
-                hold.note_contention();
-            }
-            if let Some(reason) = lost {
-                hold.lose(reason);
-            }
+        if recalled {
+            shared.metrics.recalled.add(1);
+            hold.note_contention();
+        }
+        if let Some(reason) = lost {
+            hold.lose(reason);
         }
         if wakes_renewer {
             shared.renewer.notify_one();

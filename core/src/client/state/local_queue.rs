@@ -206,12 +206,14 @@ impl Turns {
         }
         let taken = match self.taken.entry_ref(name) {
             Place::Vacant(place) => {
-                place.insert(Taken { reentry: wanted.reentry(), queue: None, warm: None });
+                place.insert(Taken { reentry: wanted.reentry(), queue: None });
                 return Ok(Entry::Turn);
             }
             Place::Occupied(place) => place.into_mut(),
         };
-        if let Some(hold) = taken.warm.take() {
+        if !self.warm.is_empty()
+            && let Some(hold) = self.warm.remove(name)
+        {
             taken.reentry = wanted.reentry();
             return Ok(Entry::Warm(hold));
         }
@@ -315,7 +317,7 @@ impl Turns {
             return None;
         };
         let taken = entry.get_mut();
-        if taken.warm.is_some() {
+        if !self.warm.is_empty() && self.warm.contains_key(name) {
             return None;
         }
         taken.reentry = None;

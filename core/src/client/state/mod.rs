@@ -122,6 +122,8 @@ struct DueEntry {
 #[derive(Default)]
 pub(crate) struct Turns {
     taken: NameMap<Taken>,
+    /// Holds without a guard. Their names are in `taken`, but no request has the turn.
+    warm: NameMap<Arc<Hold>>,
     shared_holders: SharedHolders,
     troubled: NameMap<Trouble>,
 }
@@ -138,8 +140,6 @@ struct Taken {
     reentry: Option<Box<Reentry>>,
     #[expect(clippy::box_collection, reason = "mostly absent, and there may be 100,000 of them")]
     queue: Option<Box<VecDeque<Queued>>>,
-    /// A hold without a guard. No request has the turn then.
-    warm: Option<Arc<Hold>>,
 }
 
 struct Reentry {

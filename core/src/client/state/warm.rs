@@ -78,27 +78,29 @@ impl Turns {
         let can_keep = !hold.is_contended()
             && !shared.is_closed()
             && !shared.renewer_ended.load(Ordering::SeqCst);
-        match self.taken.get_mut(&hold.claim.name) {
-            Some(taken) if can_keep && taken.queue.is_none() && hold.has_turn() => {
-                taken.warm = Some(Arc::clone(hold));
-                true
-            }
-            _ => false,
+        let name = &hold.claim.name;
+        let is_kept = can_keep
+            && hold.has_turn()
+            && self.taken.get(name).is_some_and(|taken| taken.queue.is_none());
+        if is_kept {
+            self.warm.insert(name.clone(), Arc::clone(hold));
         }
+        is_kept
     }
 
     fn take_warm(&mut self, hold: &Hold) -> Option<Arc<Hold>> {
-        let taken = self.taken.get_mut(&hold.claim.name)?;
-        taken.warm.take_if(|warm| std::ptr::eq(&**warm, hold))
+        let name = &hold.claim.name;
+        self.warm.get(name).filter(|warm| std::ptr::eq(&***warm, hold))?;
+        self.warm.remove(name)
     }
 
     /// Removes the warm hold of `name`, which a shared request must release.
     pub(super) fn take_warm_of(&mut self, name: &LockName) -> Option<Arc<Hold>> {
-        self.taken.get_mut(name)?.warm.take()
+        if self.warm.is_empty() { None } else { self.warm.remove(name) }
     }
 
     fn take_all_warm(&mut self) -> Vec<Arc<Hold>> {
-        self.taken.values_mut().filter_map(|taken| taken.warm.take()).collect()
+        std::mem::take(&mut self.warm).into_values().collect()
     }
 }
 

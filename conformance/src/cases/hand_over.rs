@@ -35,6 +35,11 @@ fn warm(locks: &Locks) -> Request<Guard> {
     locks.mutex("x").ttl(LONG).keep_warm(LONG)
 }
 
+/// The limit for a recall. It ends before the first renewal, which notices waiters too.
+fn soon(context: &Context) -> Duration {
+    context.patience().min(LONG / 4)
+}
+
 async fn until_waiting(context: &Context, locks: &Locks, count: u64) {
     while locks.metrics().waited < count {
         context.clock.sleep(Duration::from_millis(1)).await;
@@ -137,7 +142,7 @@ async fn a_warm_lock_is_taken_again(context: Context) -> Verdict {
 async fn a_warm_lock_is_recalled(context: Context) -> Verdict {
     let (one, two) = context.two_clients().await?;
     warm(&one).acquire().await?.release().await?;
-    let guard = timeout(context.patience(), two.mutex("x").ttl(LONG).acquire()).await;
+    let guard = timeout(soon(&context), two.mutex("x").ttl(LONG).acquire()).await;
     in_time!(guard.is_ok(), "a warm lock wasn't released for another client's request");
     guard.expect("it was checked")?.release().await?;
     Ok(())
@@ -154,7 +159,7 @@ async fn a_try_recalls_a_warm_lock(context: Context) -> Verdict {
             context.clock.sleep(Duration::from_millis(1)).await;
         }
     };
-    let tried = timeout(context.patience(), tries).await;
+    let tried = timeout(soon(&context), tries).await;
     in_time!(tried.is_ok(), "a warm lock wasn't released for another client's tries");
     Ok(tried.expect("it was checked")?)
 }
@@ -163,7 +168,7 @@ async fn a_reader_recalls_a_warm_lock(context: Context) -> Verdict {
     let (one, two) = context.two_clients().await?;
     for locks in [&two, &one] {
         warm(&one).acquire().await?.release().await?;
-        let guard = timeout(context.patience(), locks.read("x").ttl(LONG).acquire()).await;
+        let guard = timeout(soon(&context), locks.read("x").ttl(LONG).acquire()).await;
         in_time!(guard.is_ok(), "a warm lock wasn't released for a reader");
         guard.expect("it was checked")?.release().await?;
     }

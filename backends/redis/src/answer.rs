@@ -183,7 +183,7 @@ pub(crate) fn identity_text(identity: &Identity) -> String {
 }
 
 /// Separates an identity from the client's id (`offers.rs`), if the client may keep the lock warm.
-/// The scripts send a recall to this client when another one requests the lock.
+/// The scripts send recalls to this client.
 pub(crate) const RECALL: char = '\u{1e}';
 
 /// Parses `[label@]host:pid` from the end, because a label may contain `@` and `:`.

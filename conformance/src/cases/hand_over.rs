@@ -142,8 +142,12 @@ async fn a_warm_lock_is_taken_again(context: Context) -> Verdict {
 async fn a_warm_lock_is_recalled(context: Context) -> Verdict {
     let (one, two) = context.two_clients().await?;
     warm(&one).acquire().await?.release().await?;
-    let guard = timeout(soon(&context), two.mutex("x").ttl(LONG).acquire()).await;
-    in_time!(guard.is_ok(), "a warm lock wasn't released for another client's request");
+    gets_it_soon(&context, two.mutex("x"), "another client's request").await
+}
+
+async fn gets_it_soon(context: &Context, request: Request<Guard>, who: &str) -> Verdict {
+    let guard = timeout(soon(context), request.ttl(LONG).acquire()).await;
+    in_time!(guard.is_ok(), "a warm lock wasn't released for {who}");
     guard.expect("it was checked")?.release().await?;
     Ok(())
 }
@@ -168,9 +172,7 @@ async fn a_reader_recalls_a_warm_lock(context: Context) -> Verdict {
     let (one, two) = context.two_clients().await?;
     for locks in [&two, &one] {
         warm(&one).acquire().await?.release().await?;
-        let guard = timeout(soon(&context), locks.read("x").ttl(LONG).acquire()).await;
-        in_time!(guard.is_ok(), "a warm lock wasn't released for a reader");
-        guard.expect("it was checked")?.release().await?;
+        gets_it_soon(&context, locks.read("x"), "a reader").await?;
     }
     Ok(())
 }

@@ -227,7 +227,7 @@ impl Run {
             fence: *fence,
             // A hold that was handed over to this request, or a second guard's grant that is
             // journaled after the hold's end, becomes another `Hold`. Its `asked` is the first
-            // one's, because the server knows only that request.
+            // one's, because only that request was sent to the server.
             asked: handed_over
                 .or(known)
                 .map_or(request.asked, |known| self.holds[known].hold.asked),

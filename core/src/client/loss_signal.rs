@@ -8,8 +8,8 @@ use crate::{BootInstant, HoldState, Reason, Result};
 use super::Hold;
 use super::state::releasing::lost;
 
-/// A view of a guard's hold, or of all holds of a [`MultiGuard`](crate::MultiGuard), for other tasks. The
-/// view doesn't keep the lock held.
+/// A view of a guard's hold, or of all holds of a [`MultiGuard`](crate::MultiGuard), for other
+/// tasks. The view doesn't keep the lock held.
 #[derive(Debug, Clone)]
 pub struct Signal {
     first: One,

@@ -59,8 +59,7 @@ impl Shared {
                 hold.put_at_risk();
             }
             if recalled {
-                self.metrics.recalled.add(1);
-                hold.note_contention();
+                hold.note_recall();
             }
             if recalled || lost.is_some() {
                 Self::end_warm(hold, now);

@@ -1,7 +1,7 @@
 //! Hands a hold over to the client's next request for the name, without a request to the server.
 //!
-//! Each local turn has its own fence, out of the block that the hold's claim reserved. The server
-//! knows only the hold: all turns have its token and its deadline.
+//! Each local turn has its own fence, out of the block that the hold's claim reserved. All turns
+//! have the hold's token and deadline.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -61,6 +61,11 @@ impl Hold {
 
     pub(crate) fn turn_number(&self) -> u32 {
         self.hand_over.as_ref().map_or(0, |it| it.turn.load(Ordering::SeqCst))
+    }
+
+    pub(super) fn note_recall(&self) {
+        self.shared.metrics.recalled.add(1);
+        self.note_contention();
     }
 
     pub(crate) fn note_contention(&self) {
@@ -154,13 +159,7 @@ impl Turns {
     /// Takes the first request out of the queue if the hold of `claim` may be handed over to it.
     fn next_holder(&mut self, claim: &Claim) -> Option<Queued> {
         let taken = self.taken.get_mut(&claim.name)?;
-        let queue = taken.queue.as_mut()?;
-        let may_take = |next: &Queued| next.wanted.may_hand_over() && next.wanted.takes_over(claim);
-        let next = queue.pop_front_if(|next| may_take(next))?;
-        if queue.is_empty() {
-            taken.queue = None;
-        }
-        Some(next)
+        taken.pop_if(|next| next.wanted.may_hand_over() && next.wanted.takes_over(claim))
     }
 
     /// Puts the request back. Returns true if the caller must pass it the turn.

@@ -328,7 +328,7 @@ impl Hold {
         if renews { self.renew_slack() } else { Duration::ZERO }
     }
 
-    /// Returns what is due, including the end of a warm hold at its time or after a loss.
+    /// Returns the due actions. A warm hold ends at its time or after a loss.
     pub(crate) fn due(&self, now: BootInstant) -> Due {
         let warm_until = self.warm_until();
         let due = self.due_by_term(now);

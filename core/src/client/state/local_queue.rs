@@ -36,7 +36,7 @@ impl Trouble {
 impl Entered {
     fn of(hold: &Arc<Hold>) -> Self {
         hold.guards.fetch_add(1, Ordering::AcqRel);
-        Self(Some(Arc::clone(hold)))
+        Self::handed_over(hold)
     }
 
     /// The hold's former guard is gone, so the number of guards stays.
@@ -317,11 +317,11 @@ impl Turns {
             return None;
         };
         let taken = entry.get_mut();
-        if !self.warm.is_empty() && self.warm.contains_key(name) {
+        if self.warm.contains_key(name) {
             return None;
         }
         taken.reentry = None;
-        let Some(queue) = &mut taken.queue else {
+        if taken.queue.is_none() {
             if pending.is_none() {
                 entry.remove();
                 if !self.troubled.is_empty() {
@@ -329,13 +329,10 @@ impl Turns {
                 }
             }
             return None;
-        };
-        let takes_over = |next: &Queued| pending.is_none_or(|p| next.wanted.takes_over(&p.claim));
-        let mut next = queue.pop_front_if(|next| takes_over(next))?;
-        next.reserve(queue.len(), settings);
-        if queue.is_empty() {
-            taken.queue = None;
         }
+        let takes_over = |next: &Queued| pending.is_none_or(|p| next.wanted.takes_over(&p.claim));
+        let mut next = taken.pop_if(takes_over)?;
+        next.reserve(taken.queue.as_ref().map_or(0, |queue| queue.len()), settings);
         taken.reentry = next.wanted.reentry();
         Some(next)
     }
@@ -418,6 +415,15 @@ impl Shared {
 }
 
 impl Taken {
+    pub(super) fn pop_if(&mut self, may_pop: impl Fn(&Queued) -> bool) -> Option<Queued> {
+        let queue = self.queue.as_mut()?;
+        let next = queue.pop_front_if(|next| may_pop(next))?;
+        if queue.is_empty() {
+            self.queue = None;
+        }
+        Some(next)
+    }
+
     fn enter_again(&self, wanted: &Options, now: BootInstant) -> Result<Option<Entered>> {
         let Some(reentry) = &self.reentry else { return Ok(None) };
         if wanted.owner.as_ref() != Some(&reentry.owner) {

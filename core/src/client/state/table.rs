@@ -9,7 +9,7 @@ use crate::{Mode, Reason, Token};
 
 use super::{Hold, HoldEvents, Shared, Table};
 
-/// Early losses and recalls need limits, because those of ended and foreign holds stay in the lists.
+/// Early losses and recalls need limits, because those of ended and foreign holds stay listed.
 const MOST_EARLY_LOSSES: usize = 1024;
 const MOST_EARLY_RECALLS: usize = 64;
 
@@ -58,8 +58,7 @@ impl Shared {
             (wakes_renewer, table.turns.granted(hold), table.take_early_events(hold.claim.token))
         };
         if recalled {
-            shared.metrics.recalled.add(1);
-            hold.note_contention();
+            hold.note_recall();
         }
         if let Some(reason) = lost {
             hold.lose(reason);

@@ -71,8 +71,8 @@ impl Hold {
 
 impl Turns {
     /// Returns false if a request waits, or if `is_contended`, `is_closed` or `renewer_ended` is
-    /// set. Code that sets one of these then locks the table to end warm holds. A hold that was lost
-    /// meanwhile may have no turn.
+    /// set. Code that sets one of these then locks the table to end warm holds. A lost hold may
+    /// have no turn.
     fn keep_warm(&mut self, hold: &Arc<Hold>) -> bool {
         let shared = &hold.shared;
         let can_keep = !hold.is_contended()

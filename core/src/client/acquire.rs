@@ -518,7 +518,7 @@ impl Attempts<'_> {
         if !std::mem::replace(&mut self.counted, true) {
             self.shared.metrics.waited.add(1);
         }
-        self.shared.waiters.recently_busy.note(turn.name(), self.shared.clock.now());
+        self.shared.note_busy(turn.name());
         if self.spot.is_some() {
             let waited = self.sent.saturating_since(self.first_sent);
             return Next::In(poll_after(self.shared, busy, waited));

@@ -157,6 +157,7 @@ pub(crate) fn note_renewal(
     let shared = &hold.shared;
     hold.renewing.store(false, Ordering::Release);
     if answer.as_ref().is_some_and(|renewal| renewal.waiters) {
+        shared.note_busy(&hold.claim.name);
         hold.note_contention();
         Shared::end_warm(hold, now);
     }

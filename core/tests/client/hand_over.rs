@@ -105,7 +105,7 @@ async fn a_recall_shortens_the_chain() {
     let (guard, waiting) = chain(&locks, 100).await;
     faulty.send_event(&Event::Recall(guard.token()));
     settle_down().await;
-    assert_eq!(turns(guard, waiting).await, 16);
+    assert_eq!(turns(guard, waiting).await, 8);
 }
 
 /// Fails without the shorter limit.
@@ -116,7 +116,7 @@ async fn a_name_that_was_recently_busy_has_a_shorter_chain() {
     assert!(locks.mutex("x").wait_for(millis(1)).acquire().await.is_err());
     held.release().await.unwrap();
     let (guard, waiting) = chain(&locks, 100).await;
-    assert_eq!(turns(guard, waiting).await, 16);
+    assert_eq!(turns(guard, waiting).await, 8);
     clock.sleep(TTL * 2).await;
     let (guard, waiting) = chain(&locks, 100).await;
     assert_eq!(turns(guard, waiting).await, 64);

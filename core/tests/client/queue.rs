@@ -1,5 +1,6 @@
-use crate::support::{Op, TTL, client, fails, millis, polled, secs, troubled};
-use lockwright_core::{ErrorKind, Step};
+use lockwright_core::{ErrorKind, Event, Fence, Granted, Locks, Step};
+
+use crate::support::{Faulty, Op, TTL, client, fails, millis, polled, secs, settle_down, troubled};
 
 #[tokio::test(start_paused = true)]
 async fn a_deadline_begins_after_the_wait_for_the_turn() {
@@ -114,4 +115,42 @@ async fn first_request_queues_if_the_name_was_recently_busy() {
     assert!(locks.mutex("x").try_acquire().await.unwrap().is_none());
     assert_eq!(other.inspect("x").await.unwrap().waiters, Some(0), "a try doesn't queue");
     held.release().await.unwrap();
+}
+
+/// Sends a request, and returns how many requests that takes.
+async fn sent_by_a_request(locks: &Locks, faulty: &Faulty) -> usize {
+    let before = faulty.calls(Op::Acquire).len();
+    let waiting = polled(locks.mutex("x").acquire());
+    settle_down().await;
+    drop(waiting);
+    faulty.calls(Op::Acquire).len() - before
+}
+
+/// On a server without a queue, a client whose tries are always granted would overtake the others
+/// for ever.
+#[tokio::test(start_paused = true)]
+async fn first_request_queues_if_others_wait_at_a_renewal() {
+    let (locks, faulty, other, _, clock) = troubled();
+    let held = locks.mutex("x").acquire().await.unwrap();
+    let waiting = polled(other.mutex("x").acquire());
+    clock.sleep(TTL / 2).await;
+    held.release().await.unwrap();
+    let _other = waiting.await.unwrap();
+    assert_eq!(sent_by_a_request(&locks, &faulty).await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn first_request_queues_if_others_wait_at_a_grant() {
+    let (locks, faulty, other, _, clock) = troubled();
+    let _other = other.mutex("x").acquire().await.unwrap();
+    let waiting = polled(locks.mutex("x").acquire());
+    // Longer than the client remembers that its own request was rejected.
+    clock.sleep(TTL * 2).await;
+    let mut granted = Granted::new(Fence::new(u64::MAX >> 1));
+    (granted.start, granted.waiters) = (Some(clock.now()), true);
+    let token = faulty.calls(Op::Acquire)[0].token;
+    faulty.send_event(&Event::Handed(token, granted));
+    drop(waiting.await.unwrap());
+    settle_down().await;
+    assert_eq!(sent_by_a_request(&locks, &faulty).await, 1);
 }

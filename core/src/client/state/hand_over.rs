@@ -15,7 +15,7 @@ use crate::{BootInstant, Claim, Fence, HoldState, ReleaseMode, RenewalMode};
 use super::{Entered, Hold, Passed, Queued, Settings, Shared, Taken, Turns};
 
 /// The most turns of a hold once its client has noticed another client.
-pub(crate) const TURNS_IF_CONTENDED: u32 = 16;
+pub(crate) const TURNS_IF_CONTENDED: u32 = 8;
 
 /// How many fences a claim reserves for each request in the local queue. A request that is repeated
 /// in a loop needs several.

@@ -86,9 +86,13 @@ impl Hold {
     ) -> Self {
         let fences = pending.claim.fences.min(grant.fences);
         let Claim { name, ttl, .. } = &pending.claim;
+        // With the next claim, this client then joins the other clients' queue.
+        if grant.waiters {
+            shared.note_busy(name);
+        }
         let hand_over = (fences > 1).then(|| {
             shared.metrics.fences_reserved.add(fences.into());
-            HandOver::new(fences, grant.waiters || shared.was_busy(name, grant.now, *ttl))
+            HandOver::new(fences, shared.was_busy(name, grant.now, *ttl))
         });
         let hold = Self {
             shared,

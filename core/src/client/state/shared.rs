@@ -142,7 +142,11 @@ impl Shared {
         release_mode == ReleaseMode::Plain || self.backend.profile().tombstones
     }
 
-    /// Returns whether a request within the last TTL found that another client had the lock.
+    pub(crate) fn note_busy(&self, name: &LockName) {
+        self.waiters.recently_busy.note(name, self.clock.now());
+    }
+
+    /// Returns whether this client noticed another client's hold or request in the last TTL.
     pub(crate) fn was_busy(&self, name: &LockName, now: BootInstant, ttl: Duration) -> bool {
         self.waiters.recently_busy.was_noted_after(name, now - ttl)
     }

@@ -43,6 +43,8 @@ pub(crate) enum What {
     Contend { rounds: u64, counter: PathBuf },
     /// Holds the lock until lost, then writes to the register.
     Hold,
+    /// Uses the lock several times, and keeps it warm.
+    KeepWarm,
     /// Starts a waiter at each line on stdin.
     Wait,
 }
@@ -76,6 +78,10 @@ where
             let client = async || {
                 let builder = Locks::builder(connect(address.clone()).await?).ttl(job.ttl);
                 let builder = builder.clock(Clock::boot()).namespace(&*job.namespace);
+                let builder = match job.what {
+                    What::KeepWarm => builder.keep_warm(job.ttl),
+                    _ => builder,
+                };
                 builder.label("conformance child").build()
             };
             let journal = Journal::to_stdout(&format!("process {}", std::process::id()));
@@ -112,6 +118,7 @@ async fn do_job(job: &Job, locks: &Locks, journal: &Journal) -> Verdict {
     let register = RemoteStore::connect(&job.register)?;
     let rounds = match &job.what {
         What::Contend { rounds, .. } => *rounds,
+        What::KeepWarm => 3,
         What::Hold | What::Wait => 1,
     };
     for round in 0..rounds {
@@ -121,6 +128,7 @@ async fn do_job(job: &Job, locks: &Locks, journal: &Journal) -> Verdict {
                 Counter::add_one(counter)?;
                 false
             }
+            What::KeepWarm => false,
             What::Hold | What::Wait => {
                 while holding.is_valid() {
                     sleep(Duration::from_millis(5)).await;
@@ -136,6 +144,10 @@ async fn do_job(job: &Job, locks: &Locks, journal: &Journal) -> Verdict {
         }
     }
     journal.write(Event::Ended);
+    if job.what == What::KeepWarm {
+        // The client's end would release the lock.
+        std::future::pending::<()>().await;
+    }
     Ok(())
 }
 

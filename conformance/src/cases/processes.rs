@@ -16,6 +16,8 @@ pub(super) const EXCLUSION: &[Case] = cases! { Exclusion:
 pub(super) const EXPIRY: &[Case] = cases! { Expiry:
     a_killed_process_frees_within_its_ttl [Processes]
         "after SIGKILL, the other processes wait for at most one TTL";
+    a_stopped_process_frees_a_warm_lock_within_its_ttl [Processes, Recalls]
+        "after SIGSTOP, a warm lock expires, and the next fence is larger than those of its turns";
 };
 
 pub(super) const LOSS: &[Case] = cases! { Loss:
@@ -64,6 +66,31 @@ async fn a_killed_process_frees_within_its_ttl(context: Context) -> Verdict {
     // Servers round expiries up by at most a second.
     let bound = context.ttl + context.ttl / 10 + Duration::from_secs(1);
     in_time!(took <= bound, "the next grant took {took:?} with a TTL of {:?}", context.ttl);
+    context.release(&claim).await
+}
+
+#[cfg(not(unix))]
+async fn a_stopped_process_frees_a_warm_lock_within_its_ttl(_: Context) -> Verdict {
+    Ok(())
+}
+
+#[cfg(unix)]
+async fn a_stopped_process_frees_a_warm_lock_within_its_ttl(context: Context) -> Verdict {
+    let mut keeper = Child::start(&context, What::KeepWarm, context.ttl, &Register::default())?;
+    let entries = keeper.rest().await?;
+    keeper.freeze()?;
+    let frozen = context.clock.now();
+    let is_held = !context.holders("x").await?.is_empty();
+    ensure!(is_held, "inconclusive: the lock was free when the process stopped");
+    let claim = context.claim("x");
+    let entry = context.granted_within(&claim, context.ttl * 2 + context.moment()).await?;
+    let took = entry.sent.saturating_since(frozen);
+    let bound = context.ttl + context.ttl / 10 + Duration::from_secs(1);
+    in_time!(took <= bound, "the next grant took {took:?} with a TTL of {:?}", context.ttl);
+    let fences: Vec<_> = holds(entries).iter().map(|hold| hold.fence).collect();
+    let next = entry.granted.fence;
+    ensure!(fences.len() > 1, "inconclusive: the lock had {} turns", fences.len());
+    ensure!(fences.iter().all(|fence| *fence < next), "the fence {next} came after {fences:?}");
     context.release(&claim).await
 }
 

@@ -47,6 +47,7 @@ pub(crate) const ALL: &[Step] = &[
     step(InTurn, "pages", "links and required parts of the documentation", links),
     step(InTurn, "prose", "the words that docs/src/style.md rules out", prose::step),
     step(InTurn, "tree", "limits on the number of dependencies", tree),
+    step(InTurn, "publish", "each crate can be packaged", publish),
     step(Parallel, "download", "newer versions of the servers", versions::download),
     step(WithTests, "clippy", "lints, warnings as errors", clippy),
     step(WithTests, "features", "each feature of the facade alone", features),
@@ -248,6 +249,11 @@ fn crates(log: &str, args: &str) -> Result<BTreeSet<String>, String> {
     let lines = quietly(log, command)?.lines;
     let name = |line: &String| line.split_whitespace().take(2).collect::<Vec<_>>().join(" ");
     Ok(lines.iter().map(name).filter(|name| !name.is_empty()).collect())
+}
+
+/// Doesn't build the packages, which takes minutes.
+fn publish(_: &Options) -> Result<Report, String> {
+    passed("publish", cargo(&words("publish --workspace --dry-run --no-verify --allow-dirty")))
 }
 
 fn tree(_: &Options) -> Result<Report, String> {

@@ -177,7 +177,7 @@ impl Shared {
             match send(next.sender, Passed::HandedOver(share)) {
                 Ok(()) => return true,
                 // The request was dropped. `into_hold` keeps the share's drop from ending the hold.
-                Err(Passed::HandedOver(share)) => share.into_hold().set_taken(true),
+                Err(Passed::HandedOver(share)) => drop(share.into_hold()),
                 Err(_) => unreachable!("a hold was sent"),
             }
         }

@@ -160,6 +160,11 @@ async fn a_lost_or_unconfirmed_hold_is_not_kept() {
         fails(guard.renew(), ErrorKind::Indeterminate).await;
     };
     assert!(!is_kept(unsure).await);
+    let at_risk = async |faulty: &Faulty, guard: &Guard| {
+        faulty.always(Op::Renew, Fate::Hang);
+        faulty.send_event(&Event::AtRisk(guard.token()));
+    };
+    assert!(!is_kept(at_risk).await);
 }
 
 /// Fails if a request takes a warm hold without checking it.
@@ -376,6 +381,20 @@ async fn a_waiting_request_prevents_a_warm_hold() {
     next.release().await.unwrap();
     limited.await.unwrap().release().await.unwrap();
     assert!(memory.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_request_decides_whether_the_hold_is_kept() {
+    let (locks, memory, _) = client();
+    for is_warm in [false, true] {
+        let guard = warm(&locks).acquire().await.unwrap();
+        let between = polled(locks.mutex("x").acquire());
+        let last = polled(if is_warm { warm(&locks) } else { locks.mutex("x") }.acquire());
+        guard.release().await.unwrap();
+        between.await.unwrap().release().await.unwrap();
+        last.await.unwrap().release().await.unwrap();
+        assert_ne!(memory.is_empty(), is_warm);
+    }
 }
 
 /// The server sends no recall for a hold that a plain request acquired.

@@ -22,6 +22,7 @@ mod sweeper;
 mod ticket;
 mod wait_limit;
 mod waiters;
+mod with;
 
 pub use builder::Builder;
 pub use election::{Election, Leader, Observer};

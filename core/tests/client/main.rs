@@ -18,3 +18,4 @@ mod threads;
 mod tickets;
 mod validity;
 mod warm;
+mod with;

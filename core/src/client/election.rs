@@ -6,6 +6,9 @@ use tokio::task::JoinSet;
 use crate::identity::check_text;
 use crate::{BootInstant, Error, Fence, Identity, Leadership, Locks, Mode, Request, Result, Token};
 
+use super::acquire::TRY_AGAIN;
+use super::with::release_after;
+
 impl Locks {
     /// Returns the election of this name.
     pub fn election(&self, name: impl AsRef<str>) -> Election {
@@ -18,9 +21,7 @@ impl Locks {
 /// ```no_run
 /// # async fn example(locks: lockwright_core::Locks) -> lockwright_core::Result<()> {
 /// let election = locks.election("scheduler");
-/// let leadership = election.campaign("10.0.0.7:8080").acquire().await?;
-/// leadership.run(async { /* lead, until it is lost */ }).await?;
-/// leadership.resign().await
+/// election.lead("10.0.0.7:8080", async move |leadership| { /* lead */ }).await
 /// # }
 /// ```
 #[derive(Debug, Clone)]
@@ -44,6 +45,66 @@ impl Election {
             Err(error) => request.name = request.name.and(Err(error)),
         }
         request
+    }
+
+    /// Campaigns without a wait limit, and polls `work` while this client leads. When `work`
+    /// completes, resigns and returns the output.
+    ///
+    /// After a loss, drops `work`, campaigns again and calls `work` again, even if `work` completed
+    /// in its last poll. After a [transient](Error::is_transient) error, campaigns again.
+    ///
+    /// In a process that is cut off from the server, the client drops `work` before the deadline.
+    /// In a process that was stopped past the deadline, the client drops `work` without another
+    /// poll. So two leaders' works never overlap, within the promises of the
+    /// [`Profile`](crate::Profile). A request that was already sent is stopped only by the
+    /// [fence](Leadership::fence).
+    ///
+    /// The returned future is `Send` if `work` and its future are. In a spawned task, `work` must be
+    /// an `async move` closure or a function: the compiler rejects an async closure that borrows.
+    ///
+    /// # Errors
+    /// - [`Closed`](crate::ErrorKind::Closed) after [`Locks::close`], which drops `work` and resigns.
+    /// - [`Lost`](crate::ErrorKind::Lost) without the output, if the server reports at the
+    ///   resignation that the lead had ended: see [`Request::with`].
+    /// - Those of [`Request::acquire`] that aren't transient.
+    ///
+    /// # Cancel safety
+    /// Dropping the returned future drops `work`, and resigns in the background.
+    pub async fn lead<T>(
+        &self,
+        value: impl AsRef<str>,
+        work: impl AsyncFn(&Leadership) -> T,
+    ) -> Result<T> {
+        let shared = self.locks.shared();
+        let name = shared.full_name(&self.name)?;
+        let led = shared.unless_closed(self.complete(value.as_ref(), work)).await;
+        let (leadership, output) = led.map_err(|error| shared.with_context(error, &name))?;
+        release_after(leadership, output).await
+    }
+
+    /// Campaigns until the work of one leadership completes.
+    async fn complete<T>(
+        &self,
+        value: &str,
+        work: impl AsyncFn(&Leadership) -> T,
+    ) -> Result<(Leadership, T)> {
+        let shared = self.locks.shared();
+        loop {
+            let error = match self.campaign(value).no_limit().acquire().await {
+                Ok(leadership) => match leadership.run(work(&leadership)).await {
+                    Ok(output) => return Ok((leadership, output)),
+                    Err(error) => error,
+                },
+                Err(error) => error,
+            };
+            // The campaign has already retried, with pauses up to the longest.
+            let pause = match error.lost_reason() {
+                Some(_) => TRY_AGAIN.0,
+                None if error.is_transient() => TRY_AGAIN.1,
+                None => return Err(error),
+            };
+            shared.clock.sleep(shared.spread(pause)).await;
+        }
     }
 
     /// Returns the leader. On Redis, this may be a candidate that hasn't confirmed its grant, for

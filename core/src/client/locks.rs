@@ -191,6 +191,7 @@ impl Locks {
 
     /// Closes the client. New and waiting requests fail with [`Closed`](crate::ErrorKind::Closed).
     /// Guards stay valid and are renewed. Warm holds are released.
+    /// [`Election::lead`](crate::Election::lead) drops its work and resigns.
     ///
     /// Waits for the releases in progress, which need the client's runtime. Waits at most 1 s for
     /// unpolled requests, and 6 s for unpolled `release` calls. If the client's runtime has ended,

@@ -1,6 +1,24 @@
-use lockwright_core::{ErrorKind, Leader, Observer};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::support::{Fate, Op, UNAVAILABLE, millis, secs, troubled};
+use lockwright_core::{
+    BreakMode, BreakTarget, ErrorKind, Event, Leader, Leadership, Locks, Observer, Reason,
+};
+use tokio::task::JoinHandle;
+
+use crate::support::{Fate, Op, TTL, UNAVAILABLE, fails, millis, secs, settle_down, troubled};
+
+fn spawn_lead(
+    locks: &Locks,
+    time: std::time::Duration,
+) -> JoinHandle<lockwright_core::Result<u32>> {
+    let election = locks.election("x");
+    let lead = async move |_: &Leadership| {
+        tokio::time::sleep(time).await;
+        7
+    };
+    tokio::spawn(async move { election.lead("me", lead).await })
+}
 
 async fn next_in_rounds(observer: &mut Observer, rounds: u32) -> Option<Option<Leader>> {
     for _ in 0..rounds {
@@ -48,4 +66,76 @@ async fn a_look_that_fails_is_reported_and_the_next_goes_on() {
     }
     assert!(observer.next().await.unwrap().is_some());
     assert!(clock.now() >= begun + secs(2), "a server that fails isn't asked without a pause");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_leader_resigns_when_its_work_completes() {
+    let (locks, _, other, memory, _) = troubled();
+    let leading = spawn_lead(&locks, TTL * 3);
+    tokio::time::sleep(TTL * 2).await;
+    let leader = other.election("x").leader().await.unwrap().unwrap();
+    assert_eq!(leader.value.as_deref(), Some("me"));
+    assert_eq!(leading.await.unwrap().unwrap(), 7);
+    assert!(memory.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_leader_campaigns_again() {
+    let (locks, faulty, _, _, clock) = troubled();
+    let (running, terms) = (Arc::new(()), AtomicU32::new(0));
+    let work = async |leadership: &Leadership| {
+        let _running = Arc::clone(&running);
+        assert_eq!(Arc::strong_count(&running), 2, "the work of the lost leadership was dropped");
+        if terms.fetch_add(1, Ordering::SeqCst) == 0 {
+            faulty.send_event(&Event::Lost(leadership.token(), Reason::SessionEnded));
+            clock.sleep(TTL * 5).await;
+        }
+        leadership.check().unwrap();
+        leadership.fence()
+    };
+    let begun = clock.now();
+    locks.election("x").lead("me", work).await.unwrap();
+    assert_eq!(terms.into_inner(), 2);
+    assert!(clock.now() < begun + secs(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_campaign_survives_transient_errors_only() {
+    let (locks, faulty, _, _, clock) = troubled();
+    faulty.always(Op::Acquire, UNAVAILABLE);
+    let leading = spawn_lead(&locks, secs(1));
+    clock.sleep(TTL * 3).await;
+    faulty.mend();
+    assert_eq!(leading.await.unwrap().unwrap(), 7);
+    faulty.always(Op::Acquire, Fate::Refuse(ErrorKind::Denied));
+    let denied = tokio::time::timeout(TTL * 3, spawn_lead(&locks, secs(1)));
+    fails(async { denied.await.expect("it ends").unwrap() }, ErrorKind::Denied).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn close_ends_a_campaign_and_a_leadership() {
+    for leads in [false, true] {
+        let (locks, _, other, memory, clock) = troubled();
+        let held = if leads { None } else { other.mutex("x").try_acquire().await.unwrap() };
+        let leading = spawn_lead(&locks, TTL * 5);
+        settle_down().await;
+        let begun = clock.now();
+        locks.close().await;
+        assert_eq!(memory.is_empty(), leads);
+        fails(async { leading.await.unwrap() }, ErrorKind::Closed).await;
+        assert_eq!(clock.now(), begun);
+        drop(held);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_that_completed_is_not_repeated_after_a_loss() {
+    let (locks, faulty, other, ..) = troubled();
+    faulty.next(Op::Release, [Fate::Slow(secs(1))]);
+    let leading = spawn_lead(&locks, secs(1));
+    faulty.called(Op::Release, 1).await;
+    let target = BreakTarget::Token(faulty.calls(Op::Acquire)[0].token);
+    other.break_lock("x", target, BreakMode::Now, "to see").await.unwrap();
+    fails(async { leading.await.unwrap() }, ErrorKind::Lost(Reason::Gone)).await;
+    assert_eq!(faulty.calls(Op::Acquire).len(), 1);
 }

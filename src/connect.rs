@@ -207,9 +207,15 @@ backends! {
 
 #[cfg(feature = "memory")]
 async fn memory(url: &str) -> Result<Arc<dyn DistributedLock>> {
-    match url {
-        "memory:" => Ok(Arc::new(lockwright_memory::Memory::new())),
-        _ => Err(Error::invalid_config("memory: takes no path; write just memory:")),
+    let name = url.strip_prefix("memory:").unwrap_or_default();
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    match name {
+        "" => Ok(Arc::new(lockwright_memory::Memory::new())),
+        _ if name.chars().all(is_plain) => Ok(Arc::new(lockwright_memory::Memory::named(name))),
+        _ => Err(Error::invalid_config(
+            "memory: takes no path; write memory: for a new store, or memory:NAME for a shared one, \
+             with letters, digits, '-', '_' and '.'",
+        )),
     }
 }
 

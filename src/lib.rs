@@ -52,6 +52,8 @@ pub use lockwright_core::{
 /// The etcd backend, and a fence check in a transaction.
 #[cfg(feature = "etcd")]
 pub use lockwright_etcd as etcd;
+#[cfg(feature = "memory")]
+pub use lockwright_memory::Memory;
 /// The Redis backend, and a fence check in a script.
 #[cfg(feature = "redis")]
 pub use lockwright_redis as redis;

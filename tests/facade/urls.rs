@@ -56,6 +56,22 @@ async fn memory_locks() {
     let locks = lockwright::connect("memory:").await.unwrap();
     locks.mutex("x").acquire().await.unwrap().release().await.unwrap();
     refused("memory:/path", ErrorKind::InvalidConfig).await;
+    let one = lockwright::connect("memory:shop").await.unwrap();
+    let guard = one.mutex("x").acquire().await.unwrap();
+    for (url, is_free) in [("memory:shop", false), ("memory:shop.2", true), ("memory:", true)] {
+        let other = lockwright::connect(url).await.unwrap();
+        assert_eq!(other.mutex("x").try_acquire().await.unwrap().is_some(), is_free, "{url}");
+    }
+    drop((guard, one));
+    // The store ends with its last client, whose tasks may take a moment.
+    loop {
+        let other = lockwright::connect("memory:shop").await.unwrap();
+        if other.inspect("x").await.unwrap().fence.is_none() {
+            break;
+        }
+        drop(other);
+        tokio::task::yield_now().await;
+    }
 }
 
 #[cfg(feature = "redis")]

@@ -32,6 +32,13 @@ pub(crate) const ALL: &[Example] = &[
         closing: "require = [\"strict_fencing\"]: this backend can't promise it",
         ..flash_sale_on(&["--on", "redis", "--require", "fencing", "--require", "strict_fencing"])
     },
+    embedded("mutex", "10 sold, 0 left"),
+    embedded("read_write", "a reader beside the writer: refused"),
+    embedded("semaphore", "at most 3 at a time"),
+    embedded("election", "each led once"),
+    embedded("cron", "another machine makes the report"),
+    embedded("axum_handler", "account 42 changed with fence 1"),
+    embedded("testing", "unreachable: memory"),
     embedded("leader", "another process leads"),
     embedded("late_write", "the late write was refused"),
     embedded("rate_limit", "never more than 3 at a time"),

@@ -1,5 +1,6 @@
+use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use lockwright_core::backend_util::{Clients, lock};
@@ -29,6 +30,19 @@ impl Memory {
     /// Creates an empty store.
     pub fn new() -> Self {
         Self::with_clock(Clock::boot())
+    }
+
+    /// Returns this process's store of this name. It exists while a value or a client uses it.
+    pub fn named(name: &str) -> Self {
+        static STORES: Mutex<BTreeMap<String, Weak<Inner>>> = Mutex::new(BTreeMap::new());
+        let mut stores = lock(&STORES);
+        if let Some(store) = stores.get(name).and_then(Weak::upgrade) {
+            return Self(store);
+        }
+        stores.retain(|_, store| store.strong_count() > 0);
+        let store = Self::new();
+        stores.insert(name.to_owned(), Arc::downgrade(&store.0));
+        store
     }
 
     /// Creates an empty store on a test's clock. The store's clients must use the same clock.

@@ -2,7 +2,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueHint};
+use clap_complete::Shell;
 
 use crate::{duration, exit};
 
@@ -123,6 +124,21 @@ pub(crate) enum Command {
     /// The suite locks names of its own. On Redis, the keys it leaves behind expire: fences after a
     /// week, tombstones after an hour.
     Conformance(Conformance),
+
+    /// Print a completion script for a shell
+    ///
+    /// For bash: lockwright completions bash >~/.local/share/bash-completion/completions/lockwright
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+
+    /// Write the man pages, one for each subcommand
+    #[command(hide = true)]
+    Man {
+        /// An existing folder for the pages. Default: standard output
+        directory: Option<PathBuf>,
+    },
 }
 
 /// The arguments of `run`. flock(1)'s options keep their meaning.
@@ -133,6 +149,7 @@ pub(crate) struct Run {
 
     /// The command and its arguments
     #[arg(trailing_var_arg = true, value_name = "CMD")]
+    #[arg(value_hint = ValueHint::CommandWithArguments)]
     pub command: Vec<OsString>,
 
     /// Run this through sh instead of CMD

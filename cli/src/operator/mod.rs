@@ -2,6 +2,7 @@ mod admit;
 mod break_lock;
 mod conformance;
 mod doctor;
+mod generate;
 mod show;
 mod sweep;
 mod table;
@@ -46,6 +47,8 @@ async fn answer(connection: &ConnectionOptions, command: &Command) -> Result<u8,
             print(&lockwright::operator::schema(&config(connection)?.url)?)?;
             Ok(0)
         }
+        Command::Completions { shell } => generate::completions(*shell),
+        Command::Man { directory } => generate::man(directory.as_deref()),
         Command::Admit(what) => admit::admit(&config(connection)?.url, what, json).await,
         Command::Conformance(_) | Command::Run(_) => {
             unreachable!("these commands create their own runtimes")

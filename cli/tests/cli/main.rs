@@ -4,6 +4,7 @@
 mod config;
 mod errors;
 mod flags;
+mod generate;
 mod harness;
 mod loss;
 mod nested;

@@ -174,6 +174,10 @@ pub(crate) struct Run {
     #[arg(short = 'x', long, visible_short_alias = 'e')]
     pub exclusive: bool,
 
+    /// Don't show the holder, neither while waiting nor when giving up
+    #[arg(short = 'q', long)]
+    pub quiet: bool,
+
     /// The exit code if the lock is held
     #[arg(short = 'E', long, value_name = "NUMBER", default_value_t = exit::HELD)]
     pub conflict_exit_code: u8,

@@ -148,13 +148,10 @@ async fn acquire(output: Output, run: &Run, locks: &Locks) -> Result<Option<Guar
     if let Some(longest) = run.max_hold {
         request = request.max_hold(longest);
     }
-    let report = |event| {
-        output.event(event, json!({ "name": run.name, "exit_code": run.conflict_exit_code }));
-    };
     if run.nonblock || run.timeout.is_some_and(|limit| limit.is_zero()) {
         let guard = request.try_acquire().await?;
         if guard.is_none() {
-            report("busy");
+            waiting::report_given_up("busy", output, run, locks).await;
         }
         return Ok(guard);
     }
@@ -162,10 +159,10 @@ async fn acquire(output: Output, run: &Run, locks: &Locks) -> Result<Option<Guar
         Some(limit) => request.wait_for(limit),
         None => request.no_limit(),
     };
-    let acquired = waiting::show_holder_until(output, locks, &run.name, request.acquire()).await;
+    let acquired = waiting::show_holder_until(output, run, locks, request.acquire()).await;
     match acquired.map_err(Failure::from) {
         Err(failure) if failure.code == exit::HELD => {
-            report("timed_out");
+            waiting::report_given_up("timed_out", output, run, locks).await;
             Ok(None)
         }
         other => other.map(Some),

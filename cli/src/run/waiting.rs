@@ -3,8 +3,9 @@ use std::time::{Duration, Instant};
 use lockwright::operator::{Holder, Inspection};
 use lockwright::{Guard, Locks, Result};
 use serde_json::json;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
+use crate::args::Run;
 use crate::run::process::foreground::{Terminal, group_of};
 use crate::{Output, duration, escape};
 
@@ -12,13 +13,17 @@ const FIRST_REFRESH: Duration = Duration::from_millis(300);
 
 const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 
+/// How long the report of the holders may delay the exit.
+const INSPECT_TIMEOUT: Duration = Duration::from_secs(1);
+
 pub(crate) async fn show_holder_until(
     output: Output,
+    run: &Run,
     locks: &Locks,
-    name: &str,
     acquire: impl Future<Output = Result<Guard>>,
 ) -> Result<Guard> {
-    if output.has_status_line() {
+    let name = &run.name;
+    if output.has_status_line() && !run.quiet {
         let line = StatusLine { output, terminal: Terminal::open() };
         tokio::select! {
             result = acquire => result,
@@ -81,18 +86,36 @@ fn sentence(seen: &Inspection, waited: Duration) -> String {
         seconds @ 0..=9 => format!("{seconds} s"),
         _ => duration::show(waited),
     };
-    let Some(holder) = seen.holders.first() else {
-        return format!("waiting for {name:?}: it is free at the moment ({waited})");
-    };
+    let holder = held_by(seen).unwrap_or_else(|| "it is free at the moment".to_owned());
+    format!("waiting for {name:?} ({waited}): {holder}")
+}
+
+fn held_by(seen: &Inspection) -> Option<String> {
+    let holder = seen.holders.first()?;
     let others = match seen.holders.len() {
         1 => String::new(),
         n => format!(" and {} more", n - 1),
     };
-    // "At least", because a living holder renews the hold.
-    let left = holder
-        .remaining
-        .map_or_else(String::new, |left| format!(" for at least {}", duration::show(left)));
-    format!("waiting for {name:?}: held by {}{others}{left} ({waited})", holder_name(holder))
+    let left = holder.remaining.map_or_else(String::new, |left| {
+        format!(" ({} left unless renewed)", duration::show(left))
+    });
+    Some(format!("held by {}{left}{others}", holder_name(holder)))
+}
+
+/// Reports the lock's holders, unless the server takes too long to return them.
+pub(crate) async fn report_given_up(event: &str, output: Output, run: &Run, locks: &Locks) {
+    if run.quiet && !output.is_json() {
+        return;
+    }
+    let name = &run.name;
+    let seen = timeout(INSPECT_TIMEOUT, locks.inspect(name)).await.ok().and_then(Result::ok);
+    let holders = seen.as_ref().map(|seen| crate::json::inspection(seen)["holders"].take());
+    let holder = seen.as_ref().and_then(held_by).unwrap_or_else(|| "it was held".to_owned());
+    output.report(
+        event,
+        json!({ "name": name, "exit_code": run.conflict_exit_code, "holders": holders }),
+        &format!("did not get {name:?}: {holder}; `lockwright show {name:?}` shows more"),
+    );
 }
 
 pub(crate) fn holder_name(holder: &Holder) -> String {

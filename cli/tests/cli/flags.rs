@@ -34,6 +34,26 @@ fn a_timeout_exits_with_1_when_it_has_passed() {
 }
 
 #[test]
+fn holder_is_reported_on_giving_up() {
+    let sandbox = Sandbox::new();
+    let held = sandbox.hold(&["--label", "nightly", "a", "--", "sh", "-c", UNTIL_DONE]);
+    for (options, event) in [(&["-n"][..], "busy"), (&["-w", "0.5"], "timed_out")] {
+        let args = [options, &["a", "--", "true"]].concat();
+        sandbox
+            .output_of(&args)
+            .exits(1)
+            .says("did not get \"a\": held by nightly@")
+            .says(" s left unless renewed); `lockwright show \"a\"` shows more\n");
+        let given_up = sandbox.start(&args);
+        let holder = given_up.wait_for_event(event)["holders"][0].clone();
+        assert_eq!(holder["identity"]["pid"], held.pid(), "{holder}");
+        assert!(holder["remaining_ms"].is_u64(), "{holder}");
+        assert_eq!(given_up.code(), 1);
+    }
+    assert_eq!(sandbox.output_of(&["-q", "-n", "a", "--", "true"]).exits(1).stderr(), "");
+}
+
+#[test]
 fn client_does_not_wait_for_itself() {
     let redis = lockwright_testbed::redis::Redis::start().unwrap();
     for sandbox in [Sandbox::new(), Sandbox::at(&redis.url())] {

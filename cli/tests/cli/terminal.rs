@@ -197,7 +197,7 @@ fn waiting_shows_the_holder_and_its_remaining_time() {
     let sandbox = Sandbox::new();
     let held = sandbox.hold(&["--label", "nightly", "a", "--", "sh", "-c", UNTIL_DONE]);
     let mut terminal = Terminal::run(&sandbox, program(), &["run", "a", "--", "echo", "ran"]);
-    for shown in ["waiting for \"a\"", "held by nightly@", " for at least ", " s (1 s)"] {
+    for shown in ["waiting for \"a\" (1 s): held by nightly@", " s left unless renewed)"] {
         terminal.wait_for(shown);
     }
     sandbox.end(held);
@@ -207,10 +207,23 @@ fn waiting_shows_the_holder_and_its_remaining_time() {
 }
 
 #[test]
-fn a_wait_that_is_no_terminals_shows_nothing() {
+fn only_giving_up_is_shown_without_a_terminal() {
     let sandbox = Sandbox::new();
     let _held = sandbox.hold(&["a", "--", "sleep", "60"]);
-    assert_eq!(sandbox.output(["run", "-w", "1.5", "a", "--", "true"]).stderr(), "");
+    let waited = sandbox.output(["run", "-w", "1.5", "a", "--", "true"]);
+    assert_eq!(waited.stderr().lines().count(), 1, "{}", waited.stderr());
+    waited.exits(1).says("lockwright: did not get \"a\": held by ");
+}
+
+#[test]
+fn quiet_wait_shows_nothing() {
+    let sandbox = Sandbox::new();
+    let _held = sandbox.hold(&["a", "--", "sleep", "60"]);
+    let args = ["run", "-q", "-w", "1.5", "a", "--", "true"];
+    assert_eq!(sandbox.output(args).exits(1).stderr(), "");
+    let mut terminal = Terminal::run(&sandbox, program(), &args);
+    wait_until("the end", || terminal.child.try_wait().unwrap().is_some());
+    assert_eq!(terminal.screen(), "");
 }
 
 #[test]

@@ -77,6 +77,8 @@ pub(crate) enum Command {
     },
 
     /// Show a lock's holders
+    ///
+    /// Exit code 1 if the lock is free.
     Show {
         /// The lock's name
         name: String,

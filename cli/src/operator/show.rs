@@ -7,6 +7,8 @@ use crate::json::inspection;
 use crate::run::holder_name;
 use crate::{Failure, duration, escape};
 
+const FREE: u8 = 1;
+
 pub(super) async fn list(locks: &Locks, prefix: &str, json: bool) -> Result<u8, Failure> {
     let names = locks.list(prefix).await?;
     let rows: Vec<_> = names.iter().flat_map(rows).collect();
@@ -35,7 +37,7 @@ fn rows(seen: &Inspection) -> impl Iterator<Item = [String; 6]> {
 pub(super) async fn show(locks: &Locks, name: &str, json: bool) -> Result<u8, Failure> {
     let seen = locks.inspect(name).await?;
     print_result(json, &inspection(&seen), &describe(&seen))?;
-    Ok(0)
+    Ok(if seen.holders.is_empty() { FREE } else { 0 })
 }
 
 pub(super) fn describe(seen: &Inspection) -> String {

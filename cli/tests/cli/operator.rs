@@ -11,8 +11,9 @@ fn hold(sandbox: &Sandbox, name: &str) -> Running {
 fn a_free_name_is_free() {
     let sandbox = Sandbox::new();
     let shown = sandbox.output(["show", "a"]);
-    assert_eq!((shown.code(), shown.stdout().as_str()), (0, "a: free\n"), "{}", shown.stderr());
-    assert_eq!(sandbox.output(["show", "--json", "a"]).json()["holders"], serde_json::json!([]));
+    assert_eq!((shown.code(), shown.stdout().as_str()), (1, "a: free\n"), "{}", shown.stderr());
+    let shown = sandbox.output(["show", "--json", "a"]).exits(1);
+    assert_eq!(shown.json()["holders"], serde_json::json!([]));
     assert_eq!(sandbox.output(["list", "--json"]).json(), serde_json::json!([]));
     assert_eq!(sandbox.output(["list"]).stdout(), "no lock is held\n");
 }
@@ -21,7 +22,7 @@ fn a_free_name_is_free() {
 fn a_holder_is_shown_with_all_that_is_known() {
     let sandbox = Sandbox::new();
     let held = hold(&sandbox, "orders/1");
-    let shown = sandbox.output(["show", "orders/1"]).stdout();
+    let shown = sandbox.output(["show", "orders/1"]).exits(0).stdout();
     for needed in ["orders/1: held", &format!(":{}", held.pid()), "exclusive", "fence", "token"] {
         assert!(shown.contains(needed), "{shown}");
     }

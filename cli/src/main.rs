@@ -15,6 +15,7 @@ mod exit;
 mod json;
 mod operator;
 mod output;
+mod rfc3339;
 mod run;
 mod runtime;
 mod stderr;

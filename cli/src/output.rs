@@ -1,9 +1,10 @@
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
+use crate::rfc3339::rfc3339;
 use crate::{Failure, escape, stderr};
 
 /// The messages on standard error. While a lock is held, a message that would block is dropped.
@@ -53,7 +54,9 @@ impl Output {
         if !self.json {
             return stderr::write_message(sentence, patience);
         }
-        let mut line = json!({ "event": event });
+        // A clock before 1970 isn't an error: the event is written.
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let mut line = json!({ "event": event, "time": rfc3339(now) });
         if let (Value::Object(line), Value::Object(fields)) = (&mut line, fields) {
             line.extend(fields);
         }

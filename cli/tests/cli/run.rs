@@ -65,6 +65,22 @@ fn the_command_has_what_goes_with_its_requests() {
 }
 
 #[test]
+fn each_event_has_the_time() {
+    let sandbox = Sandbox::new();
+    let script = "date -u +%FT%T >before; \"$0\" run --json a -- true; \"$0\" show --json '' || :; \
+                  date -u +%FT%T.999Z >after";
+    let events = sandbox.finish(&mut sandbox.shell(script)).stderr();
+    let [before, after] = ["before", "after"].map(|name| sandbox.path(name));
+    let [before, after] = [before, after].map(|path| fs::read_to_string(path).unwrap());
+    assert_eq!(events.lines().count(), 5, "{events}");
+    for event in events.lines() {
+        let event: serde_json::Value = serde_json::from_str(event).unwrap();
+        let time = event["time"].as_str().unwrap();
+        assert!((before.trim()..=after.trim()).contains(&time), "{event}");
+    }
+}
+
+#[test]
 fn standard_input_and_output_are_the_commands() {
     let sandbox = Sandbox::new();
     let mut child = sandbox

@@ -13,6 +13,7 @@ mod duration;
 mod escape;
 mod exit;
 mod json;
+mod log;
 mod operator;
 mod output;
 mod rfc3339;
@@ -58,6 +59,7 @@ fn main() -> ExitCode {
             });
         }
     };
+    log::init(Output::new(cli.connection.json));
     match &cli.command {
         Command::Run(run) => run::run(&cli.connection, run),
         command => operator::run(&cli.connection, command),

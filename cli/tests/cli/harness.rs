@@ -50,6 +50,7 @@ impl Sandbox {
             .env("DIR", self.folder.path())
             .env_remove("LOCKWRIGHT_NAMESPACE")
             .env_remove("LOCKWRIGHT_HOLDS")
+            .env_remove("RUST_LOG")
             .current_dir(self.folder.path())
             .stdin(Stdio::null());
         command

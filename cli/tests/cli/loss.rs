@@ -444,6 +444,8 @@ fn a_full_pipe_of_messages_stops_nothing() {
     let sandbox = Sandbox::new();
     let script = "sleep 3; touch done";
     let run = ["run", "--json", "--ttl", "1s", "a", "--", "sh", "-c", script];
-    assert_exits_on_full_pipe(sandbox.lockwright(run), 0);
+    let mut run = sandbox.lockwright(run);
+    run.env("RUST_LOG", "trace");
+    assert_exits_on_full_pipe(run, 0);
     assert!(sandbox.path("done").exists());
 }

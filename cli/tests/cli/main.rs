@@ -6,6 +6,7 @@ mod errors;
 mod flags;
 mod generate;
 mod harness;
+mod log;
 mod loss;
 mod nested;
 mod operator;

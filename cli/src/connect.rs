@@ -1,6 +1,7 @@
+use std::ffi::OsString;
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use lockwright::{Config, Locks};
 
@@ -13,33 +14,31 @@ pub(crate) async fn connect(connection: &ConnectionOptions) -> Result<Locks, Fai
 
 /// Returns the configuration. Its URL must not be printed, because it may contain a password.
 pub(crate) fn config(connection: &ConnectionOptions) -> Result<Config, Failure> {
-    let mut config = match (&connection.config, &connection.url) {
-        (Some(file), _) => read(file)?,
-        (None, Some(url)) => Config::new(url),
-        (None, None) => Config::new(default_url()?),
+    let default_url = match (&connection.config, &connection.url) {
+        (None, None) => Some(default_url()?),
+        _ => None,
     };
-    if let Some(url) = &connection.url {
-        config.url.clone_from(url);
-    }
+    let config = Config::load_with(|variable| match variable {
+        "LOCKWRIGHT_URL" => connection.url.as_ref().or(default_url.as_ref()).map(Into::into),
+        _ => option_or_variable(connection, variable),
+    })?;
     check(&config.url)?;
-    if let Some(namespace) = &connection.namespace {
-        config.namespace.clone_from(namespace);
-    }
-    if connection.label.is_some() {
-        config.label.clone_from(&connection.label);
-    }
     Ok(config)
 }
 
-fn read(file: &Path) -> Result<Config, Failure> {
-    let text = std::fs::read_to_string(file).map_err(|error| {
-        Failure::config(format!("cannot read the configuration {}: {error}", file.display()))
-    })?;
-    toml::from_str(&text).map_err(|error| {
-        // The error's `Display` shows the line, which may contain a password.
-        let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
-        Failure::config(format!("{}, line {line}: {}", file.display(), error.message()))
-    })
+/// Returns the value of an option, or else of the variable.
+pub(crate) fn option_or_variable(
+    connection: &ConnectionOptions,
+    variable: &str,
+) -> Option<OsString> {
+    let option = match variable {
+        "LOCKWRIGHT_CONFIG" => connection.config.as_ref().map(Into::into),
+        "LOCKWRIGHT_URL" => connection.url.as_ref().map(Into::into),
+        "LOCKWRIGHT_NAMESPACE" => connection.namespace.as_ref().map(Into::into),
+        "LOCKWRIGHT_LABEL" => connection.label.as_ref().map(Into::into),
+        _ => None,
+    };
+    option.or_else(|| std::env::var_os(variable))
 }
 
 fn check(url: &str) -> Result<(), Failure> {

@@ -3,5 +3,7 @@
 
 mod config;
 mod features;
+#[cfg(feature = "config-file")]
+mod load;
 mod properties;
 mod urls;

@@ -1,4 +1,5 @@
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,6 +34,13 @@ use crate::connect::{open, open_for_diagnosis, profiles};
 pub struct Config {
     /// The URL, as in [`connect`](crate::connect).
     pub url: String,
+    /// A file with the password for each server's URL that has none. The client ignores newlines
+    /// at its end.
+    #[serde(default)]
+    pub password_file: Option<PathBuf>,
+    /// The environment variable with the password, instead of `password_file`.
+    #[serde(default)]
+    pub password_env: Option<String>,
     /// The default TTL.
     #[serde(default, deserialize_with = "time")]
     pub ttl: Option<Duration>,
@@ -64,6 +72,8 @@ impl Config {
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
+            password_file: None,
+            password_env: None,
             ttl: None,
             wait: None,
             namespace: String::new(),
@@ -84,7 +94,7 @@ impl Config {
     /// # Cancel safety
     /// As [`connect`](crate::connect).
     pub async fn connect(&self) -> Result<Locks> {
-        let backend = open(&self.url).await?;
+        let backend = open(&self.full_url()?).await?;
         for requirement in &self.require {
             requirement.check(backend.profile())?;
         }
@@ -100,7 +110,7 @@ impl Config {
     /// # Cancel safety
     /// As [`connect`](Config::connect).
     pub async fn connect_for_diagnosis(&self) -> Result<Locks> {
-        self.client_on(open_for_diagnosis(&self.url).await?)
+        self.client_on(open_for_diagnosis(&self.full_url()?).await?)
     }
 
     fn client_on(&self, backend: Arc<dyn DistributedLock>) -> Result<Locks> {
@@ -128,6 +138,8 @@ impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Config")
             .field("url", &redact::url(&self.url))
+            .field("password_file", &self.password_file)
+            .field("password_env", &self.password_env)
             .field("ttl", &self.ttl)
             .field("wait", &self.wait)
             .field("namespace", &self.namespace)

@@ -43,6 +43,7 @@ mod config;
 mod config_file;
 mod connect;
 mod nodes;
+mod password;
 mod schema;
 
 pub use config::{Config, Requirement};

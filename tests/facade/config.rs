@@ -59,6 +59,45 @@ fn the_guide_has_all_that_may_be_required() {
     }
 }
 
+#[test]
+fn password_comes_from_a_file_or_a_variable() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("password");
+    let mut config = Config::new("redis://me@db/");
+    config.password_file = Some(file.clone());
+    let refused = |config: &Config| {
+        let error = config.full_url().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidConfig);
+        error.to_string()
+    };
+    let missing = refused(&config);
+    assert!(missing.contains("password_file") && missing.contains("No such file"), "{missing}");
+    std::fs::write(&file, "\r\n").unwrap();
+    assert!(refused(&config).contains("no password in it"));
+    std::fs::write(&file, "a b\n").unwrap();
+    assert_eq!(config.full_url().unwrap(), "redis://me:a%20b@db/");
+    // A variable that cargo sets.
+    config.password_env = Some("CARGO_PKG_NAME".to_owned());
+    assert!(refused(&config).contains("both set"));
+    config.password_file = None;
+    assert_eq!(config.full_url().unwrap(), "redis://me:lockwright@db/");
+    config.password_env = Some("LOCKWRIGHT_NOT_SET".to_owned());
+    assert!(refused(&config).contains("\"LOCKWRIGHT_NOT_SET\": the variable isn't set"));
+}
+
+#[cfg(feature = "redis")]
+#[tokio::test]
+async fn password_file_is_sent_on_redis() {
+    let server = lockwright_testbed::redis::Redis::options().password("a/b%").start().unwrap();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(&file, "a/b%\n").unwrap();
+    let mut config = Config::new(format!("redis://127.0.0.1:{}/", server.port()));
+    assert_eq!(config.connect().await.unwrap_err().kind(), ErrorKind::Denied);
+    config.password_file = Some(file.path().to_owned());
+    config.connect().await.unwrap();
+    config.connect_for_diagnosis().await.unwrap();
+}
+
 #[cfg(feature = "memory")]
 mod memory {
     use super::*;

@@ -39,7 +39,7 @@ pub(super) fn conformance(
         print_result(connection.json, &list, &text.collect::<String>())?;
         return Ok(0);
     }
-    let server = Factory::at(config(connection)?.url, open);
+    let server = Factory::at(config(connection)?.full_url()?, open);
     let output = Output::new(connection.json);
     if output.has_status_line() {
         output.status_line(&format!("running {count} cases, which takes a while"));

@@ -44,12 +44,12 @@ async fn answer(connection: &ConnectionOptions, command: &Command) -> Result<u8,
         }
         Command::Sweep { idle } => sweep::sweep(&connect(connection).await?, *idle, json).await,
         Command::Schema => {
-            print(&lockwright::operator::schema(&config(connection)?.url)?)?;
+            print(&lockwright::operator::schema(&config(connection)?.full_url()?)?)?;
             Ok(0)
         }
         Command::Completions { shell } => generate::completions(*shell),
         Command::Man { directory } => generate::man(directory.as_deref()),
-        Command::Admit(what) => admit::admit(&config(connection)?.url, what, json).await,
+        Command::Admit(what) => admit::admit(&config(connection)?.full_url()?, what, json).await,
         Command::Conformance(_) | Command::Run(_) => {
             unreachable!("these commands create their own runtimes")
         }

@@ -47,15 +47,44 @@ fn problem_is_named() {
     assert!(bad("url = \"memory:\"\nrequire = [\"magic\"]").contains("magic"));
 }
 
+const GUIDE: &str = include_str!("../../docs/src/guide.md");
+
+/// Returns the sorted alternatives that the error about a wrong key or value lists.
+fn alternatives(text: &str) -> Vec<String> {
+    let said = bad(text);
+    let (_, all) = said.split_once("expected one of").unwrap();
+    let mut all: Vec<_> = all.split('`').skip(1).step_by(2).map(str::to_owned).collect();
+    all.sort();
+    all
+}
+
 #[test]
 fn the_guide_has_all_that_may_be_required() {
-    let guide = include_str!("../../docs/src/guide.md");
-    let said = bad("url = \"memory:\"\nrequire = [\"magic\"]");
-    let (_, all) = said.split_once("expected one of").unwrap();
-    let all: Vec<&str> = all.split('`').skip(1).step_by(2).collect();
-    assert!(all.len() >= 17 && all.contains(&"failover"), "{said}");
+    let all = alternatives("url = \"memory:\"\nrequire = [\"magic\"]");
+    assert!(all.len() >= 17 && all.contains(&"failover".to_owned()), "{all:?}");
     for one in all {
-        assert!(guide.contains(&format!("`{one}`")), "{one} isn't in the guide");
+        assert!(GUIDE.contains(&format!("`{one}`")), "{one} isn't in the guide");
+    }
+}
+
+#[test]
+fn schema_has_the_keys_and_requirements() {
+    let schema = include_str!("../../docs/src/config.schema.json");
+    let schema: serde_json::Value = serde_json::from_str(schema).unwrap();
+    let mut keys: Vec<_> = schema["properties"].as_object().unwrap().keys().cloned().collect();
+    keys.sort();
+    assert_eq!(keys, alternatives("url = \"memory:\"\nmagic = 1"));
+    let required = schema["properties"]["require"]["items"]["enum"].clone();
+    let mut required: Vec<String> = serde_json::from_value(required).unwrap();
+    required.sort();
+    assert_eq!(required, alternatives("url = \"memory:\"\nrequire = [\"magic\"]"));
+    let examples: Vec<_> = GUIDE.split("```toml\nurl").skip(1).collect();
+    assert!(!examples.is_empty());
+    for example in examples {
+        let example = format!("url{}", example.split("```").next().unwrap());
+        toml::from_str::<Config>(&example).unwrap();
+        let example: toml::Table = toml::from_str(&example).unwrap();
+        assert!(example.keys().all(|key| keys.contains(key)), "{example:?}");
     }
 }
 

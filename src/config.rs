@@ -10,7 +10,7 @@ use lockwright_core::{
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::connect::{open, open_for_diagnosis, profiles};
+use crate::connect::{open, open_for_diagnosis, profile_for, profiles};
 
 /// The configuration of a client, for serde. An unknown key is an error. A time is `"30s"`,
 /// `"500ms"`, or a number of seconds.
@@ -111,6 +111,29 @@ impl Config {
     /// As [`connect`](Config::connect).
     pub async fn connect_for_diagnosis(&self) -> Result<Locks> {
         self.client_on(open_for_diagnosis(&self.full_url()?).await?)
+    }
+
+    /// Returns the problems that can be found without connecting, each with its key. A server may
+    /// lack more of the required properties, and may have narrower limits.
+    pub fn problems(&self) -> Vec<(&'static str, Error)> {
+        let url = match self.full_url() {
+            Ok(url) => url,
+            Err(error) => {
+                let key =
+                    if self.password_file.is_some() { "password_file" } else { "password_env" };
+                return vec![(key, error)];
+            }
+        };
+        let profile = match profile_for(&url) {
+            Ok(profile) => profile,
+            Err(error) => return vec![("url", error)],
+        };
+        let unmet = self.require.iter().filter_map(|it| it.check(&profile).err());
+        let mut problems: Vec<_> = unmet.map(|error| ("require", error)).collect();
+        if self.keep_warm.is_some() && !profile.recalls {
+            problems.push(("keep_warm", Error::unsupported("keeping a lock warm", &profile)));
+        }
+        problems
     }
 
     fn client_on(&self, backend: Arc<dyn DistributedLock>) -> Result<Locks> {

@@ -63,10 +63,12 @@ macro_rules! backends {
             // Schemes that need the feature `$by` in addition to `$feature`.
             $(schemes_with_tls: [$($tls:literal),+] by $by:literal of $all:expr,)?
             $(#[$only:meta])?
+            // The profile by URL, which may be empty.
             profile: $profile:expr,
             // A constructor of the configuration, or a function that connects.
             $(config: $config:expr,)?
             $(open: $open:expr,)?
+            $(parse: $parse:expr,)?
         }
     )+) => {
         const SCHEMES: &[Scheme] = &[$(
@@ -82,8 +84,28 @@ macro_rules! backends {
             vec![$(
                 #[cfg(feature = $feature)]
                 $(#[$only])?
-                $profile,
+                ($profile as fn(&str) -> Profile)(""),
             )+]
+        }
+
+        /// Parses a URL, and returns the profile that its server has at most.
+        pub(crate) fn profile_for(url: &str) -> Result<Profile> {
+            let (scheme, known) = scheme_of(url);
+            match scheme.as_str() {
+                $(
+                    #[cfg(feature = $feature)]
+                    $(#[$only])?
+                    $($scheme)|+ $($(| $tls)+)? => {
+                        $(let _ = $config(&known)?;)?
+                        $(let _ = $parse(&known)?;)?
+                        Ok(($profile as fn(&str) -> Profile)(&known))
+                    }
+                )+
+                _ => {
+                    let _ = known; // unused in a build without backends
+                    Err(not_here(url, &scheme))
+                }
+            }
         }
 
         async fn open_for(url: &str, purpose: Purpose) -> Result<Arc<dyn DistributedLock>> {
@@ -156,23 +178,30 @@ fn not_compiled_in(scheme: &Scheme) -> Error {
 backends! {
     feature "memory" {
         schemes: ["memory"],
-        profile: lockwright_memory::profile(),
+        profile: |_: &str| lockwright_memory::profile(),
         open: memory,
     }
     feature "sqlite" {
         schemes: ["sqlite"],
         #[cfg(any(target_os = "linux", target_os = "android"))]
-        profile: lockwright_sql::sqlite::profile(),
+        profile: |_: &str| lockwright_sql::sqlite::profile(),
         open: sqlite,
+        parse: lockwright_sql::sqlite::Config::new,
     }
     feature "postgres" {
         schemes: ["postgres", "postgresql"],
-        profile: lockwright_sql::postgres::profile(),
+        profile: |url: &str| {
+            lockwright_sql::postgres::Config::new(url)
+                .map_or_else(|_| lockwright_sql::postgres::profile(), |config| config.profile())
+        },
         config: lockwright_sql::postgres::Config::new,
     }
     feature "mysql" {
         schemes: ["mysql", "mariadb"],
-        profile: lockwright_sql::mysql::profile(),
+        profile: |url: &str| {
+            lockwright_sql::mysql::Config::new(url)
+                .map_or_else(|_| lockwright_sql::mysql::profile(), |config| config.profile())
+        },
         config: lockwright_sql::mysql::Config::new,
     }
     feature "redis" {
@@ -184,24 +213,33 @@ backends! {
             "rediss", "rediss+sentinel", "rediss+cluster",
             "valkeys", "valkeys+sentinel", "valkeys+cluster"
         ] by "tls" of ["redis", "tls"],
-        profile: lockwright_redis::profile(),
+        profile: redis_profile,
         config: lockwright_redis::Config::new,
     }
     feature "redlock" {
         schemes: ["redlock"],
-        profile: lockwright_redlock::profile(&lockwright_redlock::Options::new()),
+        profile: |_: &str| lockwright_redlock::profile(&lockwright_redlock::Options::new()),
         config: lockwright_redlock::Config::new,
     }
     feature "etcd" {
         schemes: ["etcd"],
-        profile: lockwright_etcd::profile(),
+        profile: |_: &str| lockwright_etcd::profile(),
         config: lockwright_etcd::Config::new,
     }
     feature "zookeeper" {
         schemes: ["zookeeper"],
         schemes_with_tls: ["zookeeper+tls"] by "zookeeper-tls" of ["zookeeper-tls"],
-        profile: lockwright_zookeeper::profile(),
+        profile: |_: &str| lockwright_zookeeper::profile(),
         config: lockwright_zookeeper::Config::new,
+    }
+}
+
+#[cfg(feature = "redis")]
+fn redis_profile(url: &str) -> Profile {
+    match url.split(':').next().and_then(|scheme| scheme.split_once('+')) {
+        Some((_, "sentinel")) => lockwright_redis::sentinel_profile(),
+        Some((_, "cluster")) => lockwright_redis::cluster_profile(),
+        _ => lockwright_redis::profile(),
     }
 }
 

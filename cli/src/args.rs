@@ -18,7 +18,7 @@ pub(crate) struct Cli {
 }
 
 /// The options of the connection and of the output.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct ConnectionOptions {
     /// The server or file with the locks: sqlite:PATH, redis://HOST/, postgres://..., zookeeper:A,B,C, ...
     ///
@@ -32,7 +32,7 @@ pub(crate) struct ConnectionOptions {
     #[arg(long, global = true, env = "LOCKWRIGHT_URL", hide_env_values = true, value_name = "URL")]
     pub url: Option<String>,
 
-    /// A configuration file in TOML: url, ttl, wait, namespace, label, require, sweep
+    /// A configuration file in TOML: url, ttl, wait, namespace, label, require, sweep, ...
     ///
     /// It has the format of the library's `Config`. The command line's other options override it.
     #[arg(long, global = true, env = "LOCKWRIGHT_CONFIG", value_name = "FILE")]
@@ -121,6 +121,10 @@ pub(crate) enum Command {
     /// Exit code 1 if an error was found.
     Doctor,
 
+    /// Check the configuration
+    #[command(subcommand)]
+    Config(ConfigCommand),
+
     /// Run the conformance suite against a server
     ///
     /// The suite locks names of its own. On Redis, the keys it leaves behind expire: fences after a
@@ -140,6 +144,17 @@ pub(crate) enum Command {
     Man {
         /// An existing folder for the pages. Default: standard output
         directory: Option<PathBuf>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Print the settings, their sources, and problems, without connecting
+    ///
+    /// Exit code 78 if there is a problem. A server may lack more of the required properties.
+    Check {
+        /// The file, instead of --config
+        file: Option<PathBuf>,
     },
 }
 

@@ -1,5 +1,6 @@
 mod admit;
 mod break_lock;
+mod config_check;
 mod conformance;
 mod doctor;
 mod generate;
@@ -11,13 +12,16 @@ use std::process::ExitCode;
 
 use tokio::runtime::Builder;
 
-use crate::args::{Command, ConnectionOptions};
+use crate::args::{Command, ConfigCommand, ConnectionOptions};
 use crate::connect::connect;
 use crate::{Failure, Output, block_on, config};
 pub(crate) use conformance::as_child;
 
 pub(crate) fn run(connection: &ConnectionOptions, command: &Command) -> ExitCode {
     let result = match command {
+        Command::Config(ConfigCommand::Check { file }) => {
+            config_check::check(connection, file.as_ref(), connection.json)
+        }
         Command::Conformance(what) => conformance::conformance(connection, what),
         _ => block_on(&mut Builder::new_multi_thread(), answer(connection, command)),
     };
@@ -50,8 +54,8 @@ async fn answer(connection: &ConnectionOptions, command: &Command) -> Result<u8,
         Command::Completions { shell } => generate::completions(*shell),
         Command::Man { directory } => generate::man(directory.as_deref()),
         Command::Admit(what) => admit::admit(&config(connection)?.full_url()?, what, json).await,
-        Command::Conformance(_) | Command::Run(_) => {
-            unreachable!("these commands create their own runtimes")
+        Command::Config(_) | Command::Conformance(_) | Command::Run(_) => {
+            unreachable!("these commands create their own runtimes, or need none")
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::fs;
 
 use rustix::process::Signal;
+use serde_json::json;
 
 use crate::harness::{Finished, Sandbox, program, wait_until};
 
@@ -145,4 +146,65 @@ fn the_command_runs_on_etcd() {
 fn the_command_runs_on_zookeeper() {
     let ensemble = lockwright_testbed::ZooKeeper::start().unwrap();
     runs_on([ensemble.url()]);
+}
+
+#[test]
+fn check_shows_each_setting_and_its_source() {
+    let sandbox = Sandbox::new();
+    let text = "url = \"postgres://me:hush@h/db\"\nttl = \"7s\"\nwait = 2\nnamespace = \"shop/\"\n";
+    let mut command =
+        sandbox.lockwright(["config", "check", "--json", "--namespace", "x/", "file"]);
+    fs::write(sandbox.path("file"), text).unwrap();
+    command.env_remove("LOCKWRIGHT_URL").env("LOCKWRIGHT_WAIT", "1s");
+    let found = sandbox.finish(&mut command).exits(0).json();
+    let schema: serde_json::Value =
+        serde_json::from_str(include_str!("../../../docs/src/config.schema.json")).unwrap();
+    let settings = found["settings"].as_array().unwrap();
+    assert_eq!(settings.len(), schema["properties"].as_object().unwrap().len());
+    for (key, value, source) in [
+        ("url", json!("postgres://me:***@h/db"), "file"),
+        ("ttl", json!("7s"), "file"),
+        ("wait", json!("1s"), "environment"),
+        ("namespace", json!("x/"), "option"),
+        ("local_turns", json!(64), "default"),
+    ] {
+        let expected = json!({ "key": key, "value": value, "source": source });
+        assert!(settings.contains(&expected), "{expected}: {found}");
+    }
+    assert_eq!(found["problems"], json!([]));
+    sandbox.output(["config", "check"]).exits(0).prints("no problem found");
+}
+
+#[test]
+fn check_reports_each_problem_without_connecting() {
+    let sandbox = Sandbox::new();
+    let check = |text: &str| with_config(&sandbox, text, ["config", "check"]).exits(78).stdout();
+    for (text, says) in [
+        (
+            "url = \"redis://:hush@h/\"\ntypo = 1\nttl = \"soon\"\n",
+            &["typo: ", "ttl: \"soon\""][..],
+        ),
+        ("url = \"redis://:hush@h/\n", &["error: /", "line 1"]),
+        ("url = \"redis://:hush@h:x/\"\n", &["error: url: "]),
+        ("url = \"sqlite:x?typo=1\"\n", &["error: url: "]),
+        ("ttl = \"7s\"\n", &["missing field `url`"]),
+        ("url = \"memory:\"\n", &["locks nothing between commands"]),
+        ("url = \"redis://h/\"\npassword_file = \"/no\"\n", &["password_file: ", "No such file"]),
+        (
+            "url = \"redis+sentinel://:hush@h/m\"\nrequire = [\"push\", \"server_restart\", \"failover\"]\n",
+            &["require: ", "\"server_restart\"", "\"failover\""],
+        ),
+        (
+            "url = \"mysql://me:hush@h/d?mode=row\"\nkeep_warm = \"1s\"\nrequire = [\"permits\"]\n",
+            &["keep_warm: ", "mysql-row", "\"permits\""],
+        ),
+    ] {
+        let printed = check(text);
+        assert!(says.iter().all(|says| printed.contains(says)), "{printed}");
+        assert!(!printed.contains("hush") && !printed.contains("\"push\"]: "), "{printed}");
+    }
+    let mut variables = sandbox.lockwright(["config", "check"]);
+    variables.env("LOCKWRIGHT_TTL", "soon").env("LOCKWRIGHT_WAIT", "-1");
+    let printed = sandbox.finish(&mut variables).exits(78).stdout();
+    assert!(printed.contains("ttl: LOCKWRIGHT_TTL: ") && printed.contains("wait: "), "{printed}");
 }

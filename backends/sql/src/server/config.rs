@@ -211,6 +211,11 @@ macro_rules! common_settings {
                 $crate::server::schema::text(&$dialect::new(self))
             }
 
+            /// Returns the profile of a server that is reached without a pooler.
+            pub fn profile(&self) -> lockwright_core::Profile {
+                super::session_lock_profile(self.common.mode).unwrap_or_else(super::profile)
+            }
+
             pub(super) fn backend(&self) -> &'static str {
                 match self.common.mode {
                     $crate::server::Mode::Lease => super::LEASE,

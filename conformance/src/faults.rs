@@ -182,7 +182,7 @@ impl Faulty {
         lock(&self.0.state.plan).decide = Some(Box::new(decide));
     }
 
-    /// Sets whether wake-ups are lost.
+    /// Sets whether wake-ups and recalls are lost.
     pub fn drop_wakes(&self, drop: bool) {
         self.0.state.drop_wakes.store(drop, Ordering::SeqCst);
     }
@@ -378,8 +378,8 @@ impl DistributedLock for Faulty {
         let this = Arc::downgrade(&self.0);
         self.0.backend.attach(Events::to(move |event| {
             let Some(this) = this.upgrade() else { return false };
-            let lost =
-                this.state.drop_wakes.load(Ordering::SeqCst) && matches!(event, Event::Wake(_));
+            let lost = this.state.drop_wakes.load(Ordering::SeqCst)
+                && matches!(event, Event::Wake(_) | Event::Recall(_));
             lost || events.send(event)
         }));
     }

@@ -110,6 +110,16 @@ async fn a_recall_shortens_the_chain() {
 
 /// Fails without the shorter limit.
 #[tokio::test(start_paused = true)]
+async fn a_renewal_with_waiters_shortens_the_chain() {
+    let (locks, _, other, _, clock) = troubled();
+    let (guard, waiting) = chain(&locks, 100).await;
+    let _waiting = polled(other.mutex("x").acquire());
+    clock.sleep(TTL / 2).await;
+    assert_eq!(turns(guard, waiting).await, 8);
+}
+
+/// Fails without the shorter limit.
+#[tokio::test(start_paused = true)]
 async fn a_name_that_was_recently_busy_has_a_shorter_chain() {
     let (locks, _, other, _, clock) = troubled();
     let held = other.mutex("x").acquire().await.unwrap();

@@ -104,6 +104,18 @@ async fn another_client_gets_a_warm_lock() {
     assert!(memory.is_empty());
 }
 
+/// A renewal reports the waiting client too.
+#[tokio::test(start_paused = true)]
+async fn a_lost_recall_delays_another_client_until_the_renewal() {
+    let (locks, faulty, other, _, clock) = troubled();
+    locks.mutex("x").keep_warm(TTL).acquire().await.unwrap().release().await.unwrap();
+    faulty.drop_wakes(true);
+    let before = clock.now();
+    let _guard = other.mutex("x").acquire().await.unwrap();
+    let waited = clock.now().saturating_since(before);
+    assert!(waited > millis(1) && waited < TTL / 2, "{waited:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_recalled_hold_is_not_kept_warm() {
     let (locks, _, other, memory, _) = troubled();
@@ -281,11 +293,13 @@ fn a_client_whose_runtime_ended_keeps_nothing_warm() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_that_cannot_take_the_hold_prevents_a_warm_hold() {
-    let (locks, ..) = client();
+    let (locks, _, clock) = client();
+    let before = clock.now();
     let guard = warm(&locks).acquire().await.unwrap();
     let limited = polled(locks.mutex("x").max_hold(TTL).acquire());
     guard.release().await.unwrap();
     let _limited = limited.await.unwrap();
+    assert_eq!(clock.now(), before);
 }
 
 /// Fails if the request's share stays marked as not taken, so that the hold isn't renewed.

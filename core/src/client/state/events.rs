@@ -60,8 +60,6 @@ impl Shared {
             }
             if recalled {
                 hold.note_recall();
-            }
-            if recalled || lost.is_some() {
                 Self::end_warm(hold, now);
             }
         }

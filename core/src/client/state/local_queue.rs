@@ -48,10 +48,8 @@ impl Entered {
     /// the hold is released.
     pub(crate) fn into_sound_hold(self, now: BootInstant) -> Option<Arc<Hold>> {
         let hold = self.0.as_ref().filter(|hold| hold.state_at(now) == HoldState::Held)?;
+        // If a renewal is due already, the next check, within a twentieth of the TTL, starts it.
         hold.set_taken(true);
-        if hold.first_due() <= now && hold.shared.table().holds.reschedule([(hold, now)]) {
-            hold.shared.renewer.notify_one();
-        }
         Some(self.into_hold())
     }
 

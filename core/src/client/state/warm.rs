@@ -122,9 +122,6 @@ impl Shared {
         if wakes_renewer {
             hold.shared.renewer.notify_one();
         }
-        if !is_kept {
-            hold.set_warm_until(None);
-        }
         is_kept
     }
 

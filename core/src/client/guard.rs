@@ -180,9 +180,9 @@ impl Guard {
 
     /// Ends the hold in this client, and returns a ticket for
     /// [`Locks::resume`](crate::Locks::resume). The ticket has no [`Owner`](crate::Owner) or
-    /// [`max_hold`](crate::Request::max_hold). Until resumed, the hold isn't renewed, and ends
-    /// after its [remaining time](Self::remaining). To extend this to a whole TTL,
-    /// [renew](Self::renew) first.
+    /// [`max_hold`](crate::Request::max_hold). Until resumed, no client renews the hold: it ends
+    /// after its [remaining time](Self::remaining), unless extended to a whole TTL by
+    /// [`Locks::renew_ticket`](crate::Locks::renew_ticket).
     ///
     /// # Errors
     /// Each error returns the guard:

@@ -64,8 +64,48 @@ impl Locks {
     /// # Cancel safety
     /// May be dropped. A hold that may have been resumed is released in the background.
     pub async fn resume(&self, ticket: &Ticket) -> Result<Guard> {
-        let shared = self.shared();
-        let name = ticket.name();
+        let shared = self.check_ticket(ticket)?;
+        let hold = shared.unless_closed(Box::pin(ticket::resume(Arc::clone(shared), ticket))).await;
+        let hold = hold.map_err(|error| shared.with_context(error, ticket.name()))?;
+        Ok(Guard::new(admitted(hold)?))
+    }
+
+    /// Renews a ticket's hold, even a [`fixed`](crate::Request::fixed) one: the hold then lasts for
+    /// a TTL from this call. The ticket and its fence stay valid.
+    ///
+    /// # Errors
+    /// - [`Lost`](crate::ErrorKind::Lost) if the hold expired, or was broken, released or resumed.
+    /// - [`Unsupported`](crate::ErrorKind::Unsupported) and
+    ///   [`InvalidInput`](crate::ErrorKind::InvalidInput): see [`resume`](Self::resume).
+    /// - Server and connection errors. The call may be repeated.
+    ///
+    /// # Cancel safety
+    /// May be dropped. The server may still renew the hold.
+    pub async fn renew_ticket(&self, ticket: &Ticket) -> Result<()> {
+        let shared = self.check_ticket(ticket)?;
+        let renewed = shared.unless_closed(ticket::renew(shared, ticket)).await;
+        renewed.map_err(|error| shared.with_context(error, ticket.name()))
+    }
+
+    /// Releases a ticket's hold, without resuming it.
+    ///
+    /// # Errors
+    /// - [`Lost`](crate::ErrorKind::Lost) if the hold had already ended or was resumed, so the last
+    ///   work may have been unprotected. Also if an earlier call without an answer released it.
+    /// - [`Unsupported`](crate::ErrorKind::Unsupported) and
+    ///   [`InvalidInput`](crate::ErrorKind::InvalidInput): see [`resume`](Self::resume).
+    /// - Server and connection errors. The call may be repeated.
+    ///
+    /// # Cancel safety
+    /// May be dropped. The server may still release the hold.
+    pub async fn release_ticket(&self, ticket: &Ticket) -> Result<()> {
+        let shared = self.check_ticket(ticket)?;
+        let released = shared.unless_closed(ticket::release(shared, ticket)).await;
+        released.map_err(|error| shared.with_context(error, ticket.name()))
+    }
+
+    fn check_ticket(&self, ticket: &Ticket) -> Result<&Arc<Shared>> {
+        let (shared, name) = (self.shared(), ticket.name());
         shared.ready().map_err(|error| shared.with_context(error, name))?;
         if !shared.backend.profile().tickets {
             let what = "moving a hold to another process";
@@ -78,9 +118,7 @@ impl Locks {
                 shared.settings.namespace
             )));
         }
-        let hold = shared.unless_closed(Box::pin(ticket::resume(Arc::clone(shared), ticket))).await;
-        let hold = hold.map_err(|error| shared.with_context(error, name))?;
-        Ok(Guard::new(admitted(hold)?))
+        Ok(shared)
     }
 
     /// Returns the holders of `name`.

@@ -5,17 +5,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     BootInstant, Claim, Error, ErrorKind, Fence, Holder, LockName, Mode, Reason, ReleaseMode,
-    RenewalMode, Result, Token,
+    ReleaseOutcome, Renew, RenewalMode, RenewalOutcome, Result, Token,
 };
 
 use super::acquire::{Answer, TRY_AGAIN, into_hold, take_answer};
 use super::state::Turn;
-use super::{Hold, Options, Shared, answer};
+use super::state::background_release::send_release;
+use super::{Hold, Options, Pending, Shared, answer};
 
-/// A hold in transfer, from [`Guard::into_ticket`](crate::Guard::into_ticket) to
-/// [`Locks::resume`](crate::Locks::resume).
+/// A hold without a guard, from [`Guard::into_ticket`](crate::Guard::into_ticket) to
+/// [`Locks::resume`](crate::Locks::resume) or
+/// [`Locks::release_ticket`](crate::Locks::release_ticket).
 ///
-/// A ticket is a credential: its bearer can resume the hold, once.
+/// A ticket is a credential: its bearer can renew and release the hold, and resume it once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ticket {
     name: LockName,
@@ -57,17 +59,66 @@ impl Ticket {
     pub fn ttl(&self) -> Duration {
         self.ttl
     }
+
+    fn options(&self, shared: &Shared) -> Result<Options> {
+        let mut options = Options::new(shared, self.mode);
+        options.ttl = self.ttl;
+        if self.is_fixed {
+            options.renewal_mode = RenewalMode::Off;
+        }
+        options.check(shared)?;
+        Ok(options)
+    }
+
+    fn claim(&self, shared: &Shared, now: BootInstant) -> Result<Claim> {
+        let options = self.options(shared)?;
+        Ok(Pending::new(shared, self.name.clone(), self.token, &options, 1, now).claim)
+    }
+}
+
+pub(super) async fn renew(shared: &Shared, ticket: &Ticket) -> Result<()> {
+    let now = shared.clock.now();
+    let claim = ticket.claim(shared, now)?;
+    let holds = [Renew::of(&claim)];
+    let until = now + holds[0].patience;
+    let send = || shared.backend.renew(&holds);
+    let renewal = answer(shared, send, until, "the renewal").await?.pop();
+    match renewal.map(|renewal| renewal.outcome) {
+        Some(RenewalOutcome::Renewed { .. }) => {}
+        Some(RenewalOutcome::NotHeld(Reason::Gone)) => return Err(gone()),
+        Some(RenewalOutcome::NotHeld(reason)) => return Err(Error::lost(reason, ticket.name())),
+        Some(RenewalOutcome::Indeterminate) | None => {
+            return Err(Error::indeterminate(
+                "the server did not say whether the lock was renewed",
+            ));
+        }
+    }
+    // After the renewal: if the hold still has the ticket's fence, that hold was renewed.
+    match !ticket.is_open || is_there(shared, ticket, None, shared.clock.now(), until).await? {
+        true => Ok(()),
+        false => Err(gone()),
+    }
+}
+
+pub(super) async fn release(shared: &Shared, ticket: &Ticket) -> Result<()> {
+    let now = shared.clock.now();
+    let claim = ticket.claim(shared, now)?;
+    let (release_mode, was_there) = if ticket.is_open {
+        let was_there = is_there(shared, ticket, None, now, now + claim.ttl).await?;
+        (ReleaseMode::Reconcile, was_there)
+    } else {
+        (ReleaseMode::Plain, true)
+    };
+    match send_release(shared, &claim, release_mode).await? {
+        ReleaseOutcome::Released if was_there => Ok(()),
+        _ => Err(gone()),
+    }
 }
 
 /// Retries for one TTL: then the ticket's hold, which isn't renewed, has expired.
 pub(super) async fn resume(shared: Arc<Shared>, ticket: &Ticket) -> Result<Arc<Hold>> {
-    let mut options = Options::new(&shared, ticket.mode);
-    options.ttl = ticket.ttl;
-    if ticket.is_fixed {
-        options.renewal_mode = RenewalMode::Off;
-    }
     // Invalid options must not consume the ticket.
-    options.check(&shared)?;
+    let options = ticket.options(&shared)?;
     let mut turn = Turn::placeholder(Arc::clone(&shared), ticket.name().clone());
     let begun = shared.clock.now();
     let give_up_at = begun + options.ttl;
@@ -144,6 +195,6 @@ fn too_late() -> Error {
 fn gone() -> Error {
     Error::new(
         ErrorKind::Lost(Reason::Gone),
-        "the ticket's hold no longer exists: it expired, was broken, or was resumed by another client",
+        "the ticket's hold no longer exists: it expired, was broken or released, or was resumed by another client",
     )
 }

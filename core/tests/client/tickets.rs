@@ -1,8 +1,8 @@
 use lockwright_core::validity::Rules;
-use lockwright_core::{ErrorKind, Locks, Reason};
+use lockwright_core::{ErrorKind, Locks, Reason, Ticket};
 
 use crate::support::{
-    Fate, Op, TTL, UNAVAILABLE, client, fails, millis, secs, settle_down, troubled,
+    Fate, Op, TTL, UNAVAILABLE, another_client, client, fails, millis, secs, settle_down, troubled,
 };
 
 #[tokio::test(start_paused = true)]
@@ -107,4 +107,50 @@ async fn rejection_of_a_repeated_resumption_is_indeterminate() {
     let ticket = locks.mutex("x").acquire().await.unwrap().into_ticket().unwrap();
     faulty.next(Op::Swap, [Fate::LoseAnswer, Fate::Refuse(ErrorKind::Denied)]);
     fails(locks.resume(&ticket), ErrorKind::Indeterminate).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn ticket_is_renewed_and_released_without_a_new_token() {
+    let (locks, memory, clock) = client();
+    let other = &another_client(&memory, &clock);
+    let ticket = locks.mutex("x").acquire().await.unwrap().into_ticket().unwrap();
+    for _ in 0..3 {
+        clock.sleep(TTL * 3 / 4).await;
+        other.renew_ticket(&ticket).await.unwrap();
+    }
+    let seen = other.inspect("x").await.unwrap();
+    assert_eq!(seen.holders[0].fence, Some(ticket.fence()));
+    other.release_ticket(&ticket).await.unwrap();
+    assert!(other.inspect("x").await.unwrap().holders.is_empty());
+    assert_over(other, &ticket).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn ended_hold_is_not_renewed_by_its_ticket() {
+    let (locks, memory, clock) = client();
+    let ticket = locks.mutex("x").acquire().await.unwrap().into_ticket().unwrap();
+    clock.sleep(TTL + secs(1)).await;
+    let next = another_client(&memory, &clock).mutex("x").try_acquire().await.unwrap().unwrap();
+    assert_over(&locks, &ticket).await;
+    assert!(next.verify().await.unwrap());
+    next.release().await.unwrap();
+}
+
+/// See `a_late_duplicate_of_the_acquire_does_not_revive_a_ticket`.
+#[tokio::test(start_paused = true)]
+async fn late_duplicate_of_the_acquire_is_not_the_tickets_hold() {
+    let (locks, faulty, other, _, clock) = troubled();
+    faulty.next(Op::Acquire, [Fate::DelayRequest(TTL * 2)]);
+    let ticket = locks.mutex("x").acquire().await.unwrap().into_ticket().unwrap();
+    locks.renew_ticket(&ticket).await.unwrap();
+    clock.sleep(TTL * 2).await;
+    let seen = other.inspect("x").await.unwrap();
+    assert!(seen.holders[0].fence > Some(ticket.fence()), "the duplicate has arrived: {seen:?}");
+    assert_over(&locks, &ticket).await;
+    assert!(other.inspect("x").await.unwrap().holders.is_empty(), "the release ended it");
+}
+
+async fn assert_over(locks: &Locks, ticket: &Ticket) {
+    fails(locks.renew_ticket(ticket), ErrorKind::Lost(Reason::Gone)).await;
+    fails(locks.release_ticket(ticket), ErrorKind::Lost(Reason::Gone)).await;
 }

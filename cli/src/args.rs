@@ -66,6 +66,28 @@ pub(crate) enum Command {
     )]
     Run(Box<Run>),
 
+    /// Acquire a lock for several commands, and print a ticket
+    ///
+    /// No process holds the lock: it is held until `release TICKET`, or until the TTL has passed
+    /// since `acquire` or the last `renew TICKET`. Exit codes: see `run`.
+    Acquire(Acquire),
+
+    /// Extend a ticket's hold to a whole TTL
+    ///
+    /// The ticket stays the same. Exit code 75 if the hold has ended.
+    Renew {
+        /// The ticket from `acquire`; `-` reads it from standard input, where other users can't see it
+        ticket: String,
+    },
+
+    /// Release a ticket's hold
+    ///
+    /// Exit code 75 if the hold had ended before.
+    Release {
+        /// The ticket from `acquire`; `-` reads it from standard input, where other users can't see it
+        ticket: String,
+    },
+
     /// List the held locks
     ///
     /// On Redis, locks of other libraries are not listed, because their keys look like any other
@@ -158,7 +180,7 @@ pub(crate) enum ConfigCommand {
     },
 }
 
-/// The arguments of `run`. flock(1)'s options keep their meaning.
+/// The arguments of `run`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Run {
     /// The lock's name
@@ -173,6 +195,25 @@ pub(crate) struct Run {
     #[arg(short = 'c', long = "command", value_name = "COMMAND", conflicts_with = "command")]
     pub shell: Option<OsString>,
 
+    #[command(flatten)]
+    pub request: RequestOptions,
+
+    /// How long the server keeps the lock if this machine fails: 500ms, 1m. Default: 30s
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = duration::ttl)]
+    pub ttl: Option<Duration>,
+
+    /// Don't renew the hold. CMD is ended when the TTL expires
+    #[arg(long)]
+    pub fixed: bool,
+
+    /// End CMD when the lock was held for this long
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = duration::some)]
+    pub max_hold: Option<Duration>,
+}
+
+/// The options of a request. flock(1)'s options keep their meaning.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct RequestOptions {
     /// Fail if the lock is held, instead of waiting (exit code 1, or -E)
     #[arg(short = 'n', long, visible_alias = "nb", conflicts_with = "timeout")]
     pub nonblock: bool,
@@ -198,18 +239,26 @@ pub(crate) struct Run {
     /// The exit code if the lock is held
     #[arg(short = 'E', long, value_name = "NUMBER", default_value_t = exit::HELD)]
     pub conflict_exit_code: u8,
+}
 
-    /// How long the server keeps the lock if this machine fails: 500ms, 1m. Default: 30s
+impl RequestOptions {
+    /// Uses `wait`, the configuration's limit, if no option limits the wait.
+    pub(crate) fn or_wait(&self, wait: Option<Duration>) -> Self {
+        Self { timeout: self.timeout.or(wait.filter(|_| !self.nonblock)), ..self.clone() }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Acquire {
+    /// The lock's name
+    pub name: String,
+
+    #[command(flatten)]
+    pub request: RequestOptions,
+
+    /// How long the hold lasts after `acquire`, and after each `renew`: 10m, 1h
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = duration::ttl)]
-    pub ttl: Option<Duration>,
-
-    /// Don't renew the hold. CMD is ended when the TTL expires
-    #[arg(long)]
-    pub fixed: bool,
-
-    /// End CMD when the lock was held for this long
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = duration::some)]
-    pub max_hold: Option<Duration>,
+    pub ttl: Duration,
 }
 
 #[derive(Debug, Args)]

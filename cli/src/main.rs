@@ -20,6 +20,7 @@ mod rfc3339;
 mod run;
 mod runtime;
 mod stderr;
+mod ticket;
 
 use std::process::ExitCode;
 

@@ -14,7 +14,7 @@ use tokio::runtime::Builder;
 
 use crate::args::{Command, ConfigCommand, ConnectionOptions};
 use crate::connect::connect;
-use crate::{Failure, Output, block_on, config};
+use crate::{Failure, Output, block_on, config, ticket};
 pub(crate) use conformance::as_child;
 
 pub(crate) fn run(connection: &ConnectionOptions, command: &Command) -> ExitCode {
@@ -34,6 +34,9 @@ pub(crate) fn run(connection: &ConnectionOptions, command: &Command) -> ExitCode
 async fn answer(connection: &ConnectionOptions, command: &Command) -> Result<u8, Failure> {
     let json = connection.json;
     match command {
+        Command::Acquire(what) => ticket::acquire(connection, what).await,
+        Command::Renew { ticket } => ticket::renew(connection, ticket).await,
+        Command::Release { ticket } => ticket::release(connection, ticket).await,
         Command::List { prefix } => show::list(&connect(connection).await?, prefix, json).await,
         Command::Show { name } => {
             lockwright::LockName::new(name)?;

@@ -3,7 +3,7 @@ mod lock_holder;
 mod nested;
 pub(crate) mod process;
 mod program;
-mod signals;
+pub(crate) mod signals;
 mod waiting;
 
 use std::pin::pin;
@@ -25,7 +25,7 @@ use signals::Signals;
 pub(crate) use waiting::holder_name;
 
 /// The limit for the release and for `close`. If the release fails, the hold expires.
-const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
+pub(crate) const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The release's limit after a signal, or after a loss, when the server is usually unreachable.
 const SHORT_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
@@ -52,7 +52,7 @@ fn prepare_and_run(
     nested::become_if_held(output, &config, &key, run, &holds, &command)?;
     let run = &Run {
         ttl: run.ttl.or(config.ttl),
-        timeout: run.timeout.or(config.wait.filter(|_| !run.nonblock)),
+        request: run.request.or_wait(config.wait),
         ..run.clone()
     };
     // These terminal signals would suspend this process.
@@ -85,7 +85,7 @@ async fn hold_and_run(
     let guard = tokio::select! {
         guard = acquire(output, run, locks) => match guard? {
             Some(guard) => guard,
-            None => return Ok(run.conflict_exit_code),
+            None => return Ok(run.request.conflict_exit_code),
         },
         signal = signals.next_ending() => return Ok(ended_by(signal)),
     };
@@ -139,8 +139,13 @@ fn ttl(run: &Run) -> Duration {
     run.ttl.unwrap_or(Duration::from_secs(30))
 }
 
-async fn acquire(output: Output, run: &Run, locks: &Locks) -> Result<Option<Guard>, Failure> {
-    let mut request = if run.shared { locks.read(&run.name) } else { locks.mutex(&run.name) };
+pub(crate) async fn acquire(
+    output: Output,
+    run: &Run,
+    locks: &Locks,
+) -> Result<Option<Guard>, Failure> {
+    let mut request =
+        if run.request.shared { locks.read(&run.name) } else { locks.mutex(&run.name) };
     request = request.ttl(ttl(run));
     if run.fixed {
         request = request.fixed();
@@ -148,14 +153,14 @@ async fn acquire(output: Output, run: &Run, locks: &Locks) -> Result<Option<Guar
     if let Some(longest) = run.max_hold {
         request = request.max_hold(longest);
     }
-    if run.nonblock || run.timeout.is_some_and(|limit| limit.is_zero()) {
+    if run.request.nonblock || run.request.timeout.is_some_and(|limit| limit.is_zero()) {
         let guard = request.try_acquire().await?;
         if guard.is_none() {
             waiting::report_given_up("busy", output, run, locks).await;
         }
         return Ok(guard);
     }
-    request = match run.timeout {
+    request = match run.request.timeout {
         Some(limit) => request.wait_for(limit),
         None => request.no_limit(),
     };
@@ -201,6 +206,6 @@ async fn release(
     Ok(false)
 }
 
-fn ended_by(signal: Signal) -> u8 {
+pub(crate) fn ended_by(signal: Signal) -> u8 {
     128 + signal.as_raw() as u8
 }

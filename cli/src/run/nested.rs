@@ -75,7 +75,7 @@ pub(crate) fn become_if_held(
 ) -> Result<(), Failure> {
     let outer = holds.0.iter().rev().find(|outer| outer.name == key);
     let Some(outer) = outer else { return Ok(()) };
-    let wanted = if run.shared { Mode::Shared } else { Mode::Exclusive };
+    let wanted = if run.request.shared { Mode::Shared } else { Mode::Exclusive };
     if outer.mode != wanted {
         let message = format!(
             "an outer run holds {:?} {}, and this run requests it {wanted}; use the same mode",

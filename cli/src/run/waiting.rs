@@ -23,7 +23,7 @@ pub(crate) async fn show_holder_until(
     acquire: impl Future<Output = Result<Guard>>,
 ) -> Result<Guard> {
     let name = &run.name;
-    if output.has_status_line() && !run.quiet {
+    if output.has_status_line() && !run.request.quiet {
         let line = StatusLine { output, terminal: Terminal::open() };
         tokio::select! {
             result = acquire => result,
@@ -104,7 +104,7 @@ fn held_by(seen: &Inspection) -> Option<String> {
 
 /// Reports the lock's holders, unless the server takes too long to return them.
 pub(crate) async fn report_given_up(event: &str, output: Output, run: &Run, locks: &Locks) {
-    if run.quiet && !output.is_json() {
+    if run.request.quiet && !output.is_json() {
         return;
     }
     let name = &run.name;
@@ -113,7 +113,7 @@ pub(crate) async fn report_given_up(event: &str, output: Output, run: &Run, lock
     let holder = seen.as_ref().and_then(held_by).unwrap_or_else(|| "it was held".to_owned());
     output.report(
         event,
-        json!({ "name": name, "exit_code": run.conflict_exit_code, "holders": holders }),
+        json!({ "name": name, "exit_code": run.request.conflict_exit_code, "holders": holders }),
         &format!("did not get {name:?}: {holder}; `lockwright show {name:?}` shows more"),
     );
 }

@@ -13,3 +13,4 @@ mod operator;
 mod run;
 mod signals;
 mod terminal;
+mod ticket;

@@ -66,6 +66,18 @@ pub(crate) enum Command {
     )]
     Run(Box<Run>),
 
+    /// Run a command while leading an election
+    ///
+    /// Like `run`, but if the hold is lost, acquires the lock again and runs CMD again. Ends when
+    /// CMD ends by itself, with its exit code, or by a signal. Once CMD was started, an unreachable
+    /// server is retried. -n and -w apply to each request of the lock.
+    #[command(
+        after_help = exit::TABLE,
+        override_usage = "lockwright elect [OPTIONS] NAME [--] CMD [ARG]...\n       \
+                          lockwright elect [OPTIONS] NAME -c COMMAND"
+    )]
+    Elect(Box<Run>),
+
     /// Acquire a lock for several commands, and print a ticket
     ///
     /// No process holds the lock: it is held until `release TICKET`, or until the TTL has passed
@@ -180,7 +192,7 @@ pub(crate) enum ConfigCommand {
     },
 }
 
-/// The arguments of `run`.
+/// The arguments of `run` and `elect`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Run {
     /// The lock's name

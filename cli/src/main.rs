@@ -62,7 +62,8 @@ fn main() -> ExitCode {
     };
     log::init(Output::new(cli.connection.json));
     match &cli.command {
-        Command::Run(run) => run::run(&cli.connection, run),
+        Command::Run(run) => run::run(&cli.connection, run, false),
+        Command::Elect(run) => run::run(&cli.connection, run, true),
         command => operator::run(&cli.connection, command),
     }
 }

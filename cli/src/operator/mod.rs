@@ -57,7 +57,7 @@ async fn answer(connection: &ConnectionOptions, command: &Command) -> Result<u8,
         Command::Completions { shell } => generate::completions(*shell),
         Command::Man { directory } => generate::man(directory.as_deref()),
         Command::Admit(what) => admit::admit(&config(connection)?.full_url()?, what, json).await,
-        Command::Config(_) | Command::Conformance(_) | Command::Run(_) => {
+        Command::Config(_) | Command::Conformance(_) | Command::Run(_) | Command::Elect(_) => {
             unreachable!("these commands create their own runtimes, or need none")
         }
     }

@@ -1,3 +1,4 @@
+mod elect;
 mod fallback_kill;
 mod lock_holder;
 mod nested;
@@ -30,9 +31,10 @@ pub(crate) const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
 /// The release's limit after a signal, or after a loss, when the server is usually unreachable.
 const SHORT_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
-pub(crate) fn run(connection: &ConnectionOptions, run: &Run) -> ExitCode {
+/// With `again`, requests the lock and runs the command again after a loss.
+pub(crate) fn run(connection: &ConnectionOptions, run: &Run, again: bool) -> ExitCode {
     let output = Output::new(connection.json);
-    match prepare_and_run(output, connection, run) {
+    match prepare_and_run(output, connection, run, again) {
         Ok(code) => ExitCode::from(code),
         Err(failure) => output.fail(&failure),
     }
@@ -42,6 +44,7 @@ fn prepare_and_run(
     output: Output,
     connection: &ConnectionOptions,
     run: &Run,
+    again: bool,
 ) -> Result<u8, Failure> {
     LockName::new(&run.name)?;
     let command = program::resolve(run)?;
@@ -61,14 +64,21 @@ fn prepare_and_run(
     block_on(Builder::new_multi_thread().worker_threads(1), async {
         let mut signals =
             Signals::listen().map_err(|error| Failure::os("cannot listen for signals", error))?;
-        let locks = tokio::select! {
-            locks = config.connect() => locks?,
-            signal = signals.next_ending() => return Ok(ended_by(signal)),
+        let once = async |signals: &mut Signals| {
+            let locks = tokio::select! {
+                locks = config.connect() => locks?,
+                signal = signals.next_ending() => return Ok(ended_by(signal)),
+            };
+            let holds = holds.clone();
+            let result = hold_and_run(output, run, holds, &key, &command, &locks, signals).await;
+            // `close` waits until the server has received a cancelled request's release.
+            let _ = timeout(SHUTDOWN_TIMEOUT, locks.close()).await;
+            result
         };
-        let result = hold_and_run(output, run, holds, &key, &command, &locks, &mut signals).await;
-        // `close` waits until the server has received a cancelled request's release.
-        let _ = timeout(SHUTDOWN_TIMEOUT, locks.close()).await;
-        result
+        match again {
+            true => elect::campaign(output, &run.name, &mut signals, once).await,
+            false => once(&mut signals).await,
+        }
     })
 }
 
@@ -123,7 +133,8 @@ async fn hold_and_run(
         );
         // The lock must expire. Dropping the guard would release it.
         std::mem::forget(guard);
-        return outcome.map(Exit::shell_code);
+        let left = |failure| Failure { kind: "leftovers", ..failure };
+        return outcome.map(Exit::shell_code).map_err(left);
     }
     let patience = if outcome.is_ok() { SHUTDOWN_TIMEOUT } else { SHORT_SHUTDOWN_TIMEOUT };
     let released = release(output, guard, signals, patience).await;

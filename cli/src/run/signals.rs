@@ -19,11 +19,14 @@ const FORWARDED: [Signal; 8] = [
 /// The signals to forward to CMD. Signals that `nohup` or a shell has set to be ignored stay
 /// ignored.
 #[derive(Debug)]
-pub(crate) struct Signals(Vec<(Signal, unix::Signal)>);
+pub(crate) struct Signals {
+    streams: Vec<(Signal, unix::Signal)>,
+    termination: Option<Signal>,
+}
 
 impl Signals {
     pub(crate) fn listen() -> io::Result<Self> {
-        let mut this = Self(Vec::new());
+        let mut this = Self { streams: Vec::new(), termination: None };
         FORWARDED.into_iter().try_for_each(|signal| this.add(signal))?;
         Ok(this)
     }
@@ -34,24 +37,35 @@ impl Signals {
     }
 
     fn add(&mut self, signal: Signal) -> io::Result<()> {
-        if ignored_signals() >> (signal.as_raw() - 1) & 1 == 0 {
+        let is_new = self.streams.iter().all(|(present, _)| *present != signal);
+        if is_new && ignored_signals() >> (signal.as_raw() - 1) & 1 == 0 {
             let stream = unix::signal(SignalKind::from_raw(signal.as_raw()))?;
-            self.0.push((signal, stream));
+            self.streams.push((signal, stream));
         }
         Ok(())
     }
 
     /// Cancel safe.
     pub(crate) async fn next(&mut self) -> Signal {
-        poll_fn(|cx| {
-            for (signal, stream) in &mut self.0 {
+        let signal = poll_fn(|cx| {
+            for (signal, stream) in &mut self.streams {
                 if let Poll::Ready(Some(())) = stream.poll_recv(cx) {
                     return Poll::Ready(*signal);
                 }
             }
             Poll::Pending
         })
-        .await
+        .await;
+        if [Signal::TERM, Signal::INT, Signal::QUIT].contains(&signal) {
+            self.termination = Some(signal);
+        }
+        signal
+    }
+
+    /// Returns the last TERM, INT or QUIT. Daemons reload their configuration at a HUP, so that
+    /// isn't included.
+    pub(crate) fn termination(&self) -> Option<Signal> {
+        self.termination
     }
 
     pub(crate) async fn next_ending(&mut self) -> Signal {

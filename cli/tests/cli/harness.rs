@@ -97,10 +97,14 @@ impl Sandbox {
     }
 
     pub(crate) fn start(&self, args: &[&str]) -> Running {
+        self.start_as("run", args)
+    }
+
+    pub(crate) fn start_as(&self, subcommand: &str, args: &[&str]) -> Running {
         let [events, out] = ["events", "out"].map(|name| self.fresh_path(name));
         let child = self
             .command(program())
-            .args(["run", "--json"])
+            .args([subcommand, "--json"])
             .args(args)
             .stderr(fs::File::create(&events).unwrap())
             .stdout(fs::File::create(&out).unwrap())

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod config;
+mod elect;
 mod errors;
 mod flags;
 mod generate;

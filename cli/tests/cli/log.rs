@@ -3,8 +3,9 @@ use crate::harness::{Finished, Sandbox};
 /// Runs a command that breaks its own lock and waits until it is ended.
 fn run_broken(filter: Option<&str>) -> Finished {
     let sandbox = Sandbox::new();
-    let script = "\"$0\" break --yes --now a >&2; sleep 60";
-    let args = ["run", "--ttl", "2s", "a", "--", "env", "-u", "RUST_LOG", "sh", "-c", script];
+    let script = "\"$0\" break --yes --now \"$LOCKWRIGHT_NAME\"; sleep 60";
+    let args =
+        ["run", "--ttl", "2s", "a\u{202e}", "--", "env", "-u", "RUST_LOG", "sh", "-c", script];
     let mut run = sandbox.lockwright(args);
     run.arg(crate::harness::program()).envs(filter.map(|filter| ("RUST_LOG", filter)));
     sandbox.finish(&mut run).exits(75)
@@ -21,9 +22,9 @@ fn rust_log_selects_log_events() {
 }
 
 #[test]
-fn log_event_is_one_line_without_control_characters() {
-    let logged = run_broken(Some("trace")).says("lock lost");
-    assert!(!logged.stderr().contains('\u{1b}'), "{}", logged.stderr());
+fn log_event_has_no_control_characters() {
+    let logged = run_broken(Some("trace")).says("lock lost name=a\\u{202e}");
+    assert!(!logged.stderr().contains(['\u{1b}', '\u{202e}']), "{}", logged.stderr());
 }
 
 #[test]

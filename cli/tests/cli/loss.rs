@@ -444,8 +444,16 @@ fn a_full_pipe_of_messages_stops_nothing() {
     let sandbox = Sandbox::new();
     let script = "sleep 3; touch done";
     let run = ["run", "--json", "--ttl", "1s", "a", "--", "sh", "-c", script];
-    let mut run = sandbox.lockwright(run);
-    run.env("RUST_LOG", "trace");
-    assert_exits_on_full_pipe(run, 0);
+    assert_exits_on_full_pipe(sandbox.lockwright(run), 0);
     assert!(sandbox.path("done").exists());
+}
+
+#[test]
+fn a_full_pipe_of_log_events_stops_nothing() {
+    let sandbox = Sandbox::new();
+    let script = "\"$0\" break --yes --now a >/dev/null; sleep 60";
+    let mut run =
+        sandbox.lockwright(["run", "--ttl", "2s", "a", "--", "sh", "-c", script, program()]);
+    run.env("RUST_LOG", "warn");
+    assert_exits_on_full_pipe(run, 75);
 }

@@ -11,12 +11,15 @@ mod support;
 use std::fs::{self, OpenOptions};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use lockwright::Locks;
-use support::{Processes, Result, released, told};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use axum::Router;
+use axum::extract::Request;
+use axum::http::{HeaderMap, StatusCode};
+use axum::routing::post;
+use lockwright_tower::LockLayer;
+use support::{Processes, Result, told};
 use tokio::net::TcpListener;
 
 const PROCESSES: usize = 3;
@@ -24,58 +27,32 @@ const PAYMENTS: usize = 20;
 
 fn main() -> Result<()> {
     match std::env::var("API_FOLDER") {
-        Ok(folder) => support::runtime()?.block_on(api(folder.as_ref())),
+        Ok(folder) => support::runtime()?.block_on(api(folder.into())),
         Err(_) => idempotent_api(),
     }
 }
 
-async fn api(folder: &Path) -> Result<()> {
-    let locks = match told("API_LOCKS")? {
-        url if url.is_empty() => None,
-        url => Some(lockwright::connect(&url).await?),
+async fn api(folder: PathBuf) -> Result<()> {
+    let pay = async move |headers: HeaderMap| match key_of(&headers) {
+        None => (StatusCode::BAD_REQUEST, "send the header idempotency-key".to_owned()),
+        Some(key) => match charge_or_look_up(&folder, key).await {
+            Ok(answer) => (StatusCode::CREATED, answer),
+            Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+        },
     };
+    let mut api = Router::new().route("/payments", post(pay));
+    let url = told("API_LOCKS")?;
+    if !url.is_empty() {
+        let name = |request: &Request| Some(format!("payment/{}", key_of(request.headers())?));
+        api = api.layer(LockLayer::new(lockwright::connect(&url).await?, name));
+    }
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     println!("{}", listener.local_addr()?);
-    loop {
-        let (connection, _) = listener.accept().await?;
-        let (locks, folder) = (locks.clone(), folder.to_owned());
-        // The payment completes even if the client hangs up.
-        tokio::spawn(async move {
-            let mut connection = BufReader::new(connection);
-            let Ok(Some(key)) = key_of(&mut connection).await else { return };
-            let (status, body) = match pay(locks.as_ref(), &folder, &key).await {
-                Ok(answer) => ("201 Created", answer),
-                Err(error) => ("503 Service Unavailable", error.to_string()),
-            };
-            let length = body.len();
-            let answer = format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\n\r\n{body}");
-            let _ = connection.write_all(answer.as_bytes()).await;
-        });
-    }
+    Ok(axum::serve(listener, api).await?)
 }
 
-async fn key_of(
-    connection: &mut BufReader<tokio::net::TcpStream>,
-) -> std::io::Result<Option<String>> {
-    let mut key = None;
-    loop {
-        let mut line = String::new();
-        connection.read_line(&mut line).await?;
-        if line.trim_end().is_empty() {
-            return Ok(key);
-        }
-        if let Some(("idempotency-key", value)) = line.trim_end().split_once(": ") {
-            key = Some(value.to_owned());
-        }
-    }
-}
-
-async fn pay(locks: Option<&Locks>, folder: &Path, key: &str) -> Result<String> {
-    let Some(locks) = locks else { return charge_or_look_up(folder, key).await };
-    let guard = locks.mutex(format!("payment/{key}")).acquire().await?;
-    let answer = guard.run(charge_or_look_up(folder, key)).await??;
-    released(guard.release().await)?;
-    Ok(answer)
+fn key_of(headers: &HeaderMap) -> Option<&str> {
+    headers.get("idempotency-key")?.to_str().ok()
 }
 
 async fn charge_or_look_up(folder: &Path, key: &str) -> Result<String> {
@@ -84,6 +61,7 @@ async fn charge_or_look_up(folder: &Path, key: &str) -> Result<String> {
         return Ok(answer);
     }
     tokio::time::sleep(Duration::from_millis(2)).await; // simulates the bank's latency
+    // From here on, nothing awaits, so a client that hangs up can't separate charge and answer.
     let mut charges = OpenOptions::new().create(true).append(true).open(folder.join("charges"))?;
     charges.write_all(format!("{key}\n").as_bytes())?;
     let number = charges.metadata()?.len();
@@ -143,8 +121,9 @@ fn pay_all(folder: &Path, locks: &str) -> Result<Paid> {
 
 fn send(address: &str, key: &str) -> Result<TcpStream> {
     let mut connection = TcpStream::connect(address)?;
-    let head =
-        format!("POST /payments HTTP/1.1\r\nhost: {address}\r\nidempotency-key: {key}\r\n\r\n");
+    let head = format!(
+        "POST /payments HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\nidempotency-key: {key}\r\n\r\n"
+    );
     connection.write_all(head.as_bytes())?;
     Ok(connection)
 }

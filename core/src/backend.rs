@@ -68,6 +68,7 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     ///   indeterminate.
     /// - Checks a hold's token and expiry, and extends the hold, in one atomic step.
     /// - Never revives an expired or broken hold.
+    /// - With [`tickets`](Profile::tickets), also renews a hold that another client acquired.
     /// - Returns the known results within the smallest [`Renew::patience`], even if a server is
     ///   silent.
     async fn renew(&self, holds: &[Renew<'_>]) -> Result<Vec<Renewal>>;
@@ -79,6 +80,7 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// - With [`ReleaseMode::Reconcile`], leaves a tombstone if the profile has
     ///   [`tombstones`](Profile::tombstones).
     /// - Wakes the waiters if the profile has [`Push`](crate::WakeUp::Push).
+    /// - With [`tickets`](Profile::tickets), also releases a hold that another client acquired.
     async fn release(&self, claim: &Claim, release_mode: ReleaseMode) -> Result<ReleaseOutcome>;
 
     /// Releases like [`release`](Self::release), but without a future. Returns `None` if the client

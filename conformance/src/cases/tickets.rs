@@ -38,6 +38,10 @@ async fn a_hold_moves_to_another_client(context: Context) -> Verdict {
     let ticket = guard.into_ticket()?;
     let its = ticket.fence();
     ensure!(its == fence, "the hold has the fence {fence}, but its ticket has {its}");
+    for _ in 0..3 {
+        context.clock.sleep(context.ttl / 2).await;
+        two.renew_ticket(&ticket).await?;
+    }
     context.is_held("x").await?;
     let resumed = two.resume(&ticket).await?;
     let now = resumed.fence();
@@ -54,6 +58,9 @@ async fn a_hold_moves_to_another_client(context: Context) -> Verdict {
     context.release(&next).await?;
 
     let (one, faulty) = context.faulty_client().await?;
+    let ticket = one.mutex("x").acquire().await?.into_ticket()?;
+    two.release_ticket(&ticket).await?;
+    context.are_free_within(&["x"], context.moment()).await?;
     let mut requests = vec![one.mutex("y")];
     if context.profile.modes.contains(Mode::Shared) {
         requests.push(one.read("z"));

@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 async fn main() -> lockwright::Result<()> {
     let mut candidates = JoinSet::new();
     for address in ["10.0.0.1", "10.0.0.2", "10.0.0.3"].map(String::from) {
-        let locks = lockwright::connect("memory:election").await?; // etcd:..., for machines
+        let locks = lockwright::connect("memory:election").await?; // etcd:..., for several machines
         candidates.spawn(async move {
             let election = locks.election("scheduler");
             // After a loss of the leadership, `lead` campaigns again and calls the closure again.

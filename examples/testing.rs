@@ -8,7 +8,7 @@ use lockwright::operator::{BreakMode, BreakTarget};
 use lockwright::{Clock, Locks, Memory, Result};
 use lockwright_conformance::faults::{Fate, Faulty, Op};
 
-/// What is tested.
+/// The function under test.
 async fn import(locks: &Locks) -> Result<&'static str> {
     let request = locks.mutex("import").wait_for(Duration::from_secs(60));
     request.with(async |_guard| tokio::time::sleep(Duration::from_secs(600)).await).await?;
@@ -18,7 +18,8 @@ async fn import(locks: &Locks) -> Result<&'static str> {
 // A test has `#[tokio::test(start_paused = true)]`.
 #[tokio::main(flavor = "current_thread", start_paused = true)]
 async fn main() -> Result<()> {
-    let (memory, clock) = (Memory::with_clock(Clock::tokio()), Clock::tokio());
+    let clock = Clock::tokio();
+    let memory = Memory::with_clock(clock.clone());
     let server = Faulty::new(Arc::new(memory.clone()), clock.clone());
     let locks = Locks::builder(server.clone()).clock(clock.clone()).build()?;
     let operator = Locks::builder(memory).clock(clock).build()?;

@@ -34,11 +34,11 @@ use crate::connect::{open, open_for_diagnosis, profile_for, profiles};
 pub struct Config {
     /// The URL, as in [`connect`](crate::connect).
     pub url: String,
-    /// A file with the password for each server's URL that has none. The client ignores newlines
-    /// at its end.
+    /// A file with the password. The client adds it to each server's URL without a password, and
+    /// ignores newlines at its end.
     #[serde(default)]
     pub password_file: Option<PathBuf>,
-    /// The environment variable with the password, instead of `password_file`.
+    /// The name of an environment variable with the password, instead of `password_file`.
     #[serde(default)]
     pub password_env: Option<String>,
     /// The default TTL.

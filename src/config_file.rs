@@ -22,8 +22,8 @@ impl Config {
         Self::load_with(|variable| std::env::var_os(variable))
     }
 
-    /// Same as [`load`](Config::load), with another source of the variables, such as a program's
-    /// options.
+    /// Same as [`load`](Config::load), with another source of the `LOCKWRIGHT_` variables, such as a
+    /// program's options. `password_env` always names a variable of the process.
     ///
     /// ```no_run
     /// # fn example(option: std::path::PathBuf) -> lockwright::Result<lockwright::Config> {

@@ -7,8 +7,8 @@ use crate::Config;
 use crate::connect::scheme_of;
 
 impl Config {
-    /// Returns the URL with the password of `password_file` or `password_env`. It must not be
-    /// printed.
+    /// Returns the URL with the password of `password_file` or `password_env`. Don't log
+    /// it.
     ///
     /// # Errors
     /// [`InvalidConfig`](crate::ErrorKind::InvalidConfig) if both settings are set, the password is
@@ -34,7 +34,7 @@ impl Config {
             ),
         };
         let password = password.and_then(|text| match text.trim_end_matches(['\r', '\n']) {
-            "" => Err("there is no password in it".to_owned()),
+            "" => Err("the password is empty".to_owned()),
             password => with_password(&self.url, password),
         });
         password.map(Cow::Owned).map_err(|problem| {
@@ -50,7 +50,7 @@ fn with_password(url: &str, password: &str) -> std::result::Result<String, Strin
     let Some((outer, mut rest)) = url.split_once(':') else { return Ok(url.to_owned()) };
     let is_list = match &*scheme {
         "memory" | "sqlite" | "redis+unix" | "valkey+unix" => {
-            return Err(format!("{scheme}: URLs take no password"));
+            return Err(format!("{scheme}: URLs take no password from a setting"));
         }
         "redlock" | "etcd" => true,
         _ => false,

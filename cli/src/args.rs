@@ -23,7 +23,7 @@ pub(crate) struct ConnectionOptions {
     /// The server or file with the locks: sqlite:PATH, redis://HOST/, postgres://..., zookeeper:A,B,C, ...
     ///
     /// Also mysql://..., valkey://..., redis+sentinel:, redis+cluster: and redlock:, and
-    /// etcd:http://A,http://B if this build includes it; the README lists all.
+    /// etcd:http://A,http://B if this build includes it; the guide lists all.
     ///
     /// Default: a SQLite file in your state folder ($XDG_STATE_HOME/lockwright/locks.db or
     /// ~/.local/state/lockwright/locks.db), which the processes of this machine share. Set a URL
@@ -34,7 +34,7 @@ pub(crate) struct ConnectionOptions {
 
     /// A configuration file in TOML: url, ttl, wait, namespace, label, require, sweep, ...
     ///
-    /// It has the format of the library's `Config`. The command line's other options override it.
+    /// It has the format of the library's `Config`. Options and the variables LOCKWRIGHT_... override it.
     #[arg(long, global = true, env = "LOCKWRIGHT_CONFIG", value_name = "FILE")]
     pub config: Option<PathBuf>,
 
@@ -42,11 +42,11 @@ pub(crate) struct ConnectionOptions {
     #[arg(long, global = true, env = "LOCKWRIGHT_NAMESPACE", value_name = "PREFIX")]
     pub namespace: Option<String>,
 
-    /// The holder's name in `show` and `list`: a job, a service
+    /// The holder's name in `show` and `list`: a job, a service. Default: LOCKWRIGHT_LABEL
     #[arg(long, global = true, value_name = "TEXT")]
     pub label: Option<String>,
 
-    /// Write JSON: events on standard error for `run`, the result on standard output otherwise
+    /// Write JSON: events of `run`, `elect` and `acquire` on standard error, other results on standard output
     #[arg(long, global = true)]
     pub json: bool,
 }
@@ -80,8 +80,8 @@ pub(crate) enum Command {
 
     /// Acquire a lock for several commands, and print a ticket
     ///
-    /// No process holds the lock: it is held until `release TICKET`, or until the TTL has passed
-    /// since `acquire` or the last `renew TICKET`. Exit codes: see `run`.
+    /// The lock stays held after this command ends: until `release TICKET`, or until the TTL has
+    /// passed since `acquire` or the last `renew TICKET`. Exit codes: see `run`.
     Acquire(Acquire),
 
     /// Extend a ticket's hold to a whole TTL
@@ -210,7 +210,7 @@ pub(crate) struct Run {
     #[command(flatten)]
     pub request: RequestOptions,
 
-    /// How long the server keeps the lock if this machine fails: 500ms, 1m. Default: 30s
+    /// How long the server keeps the lock if this machine fails: 500ms, 1m. Default: LOCKWRIGHT_TTL, the configuration's ttl, or 30s
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = duration::ttl)]
     pub ttl: Option<Duration>,
 
@@ -221,6 +221,13 @@ pub(crate) struct Run {
     /// End CMD when the lock was held for this long
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = duration::some)]
     pub max_hold: Option<Duration>,
+
+    /// Keep the lock for at least this long, even if CMD ends sooner
+    ///
+    /// So a short job doesn't run again on a machine whose clock is late.
+    #[arg(long, value_name = "TIME", conflicts_with = "fixed")]
+    #[arg(allow_hyphen_values = true, value_parser = duration::some)]
+    pub at_least: Option<Duration>,
 }
 
 /// The options of a request. flock(1)'s options keep their meaning.
@@ -230,7 +237,8 @@ pub(crate) struct RequestOptions {
     #[arg(short = 'n', long, visible_alias = "nb", conflicts_with = "timeout")]
     pub nonblock: bool,
 
-    /// Wait at most this long: seconds, or 500ms, 2m (exit code 1, or -E)
+    /// Wait at most this long: seconds, or 500ms, 2m (exit code 1, or -E). Default: LOCKWRIGHT_WAIT, the
+    /// configuration's wait, or no limit
     #[arg(short = 'w', long, visible_alias = "wait", value_name = "SECONDS")]
     // A negative value must be reported as an invalid time, not as an unknown option.
     #[arg(allow_hyphen_values = true, value_parser = duration::any)]

@@ -33,7 +33,7 @@ Exit codes:
    71  the operating system denies a process or a file
    75  the hold was lost, so CMD was ended before the deadline (or had just ended by itself)
    77  the server denies access: password, permission
-   78  the URL is invalid, or this build lacks the backend, or the backend lacks the mode
+   78  the URL or configuration is invalid, or this build lacks the backend, or the backend lacks the mode
   126  CMD can't be executed; the lock is released
   127  CMD doesn't exist";
 

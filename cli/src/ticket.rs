@@ -23,6 +23,7 @@ pub(crate) async fn acquire(connection: &ConnectionOptions, what: &Acquire) -> R
         ttl: Some(what.ttl),
         fixed: false,
         max_hold: None,
+        at_least: None,
     };
     let locks = config.connect().await?;
     if !locks.profile().tickets {
@@ -58,7 +59,10 @@ async fn print_ticket(json: bool, run: &Run, locks: &Locks) -> Result<u8, Failur
     if let Err(error) = writeln!(io::stdout(), "{line}") {
         // A hold whose ticket is lost would block others for a whole TTL.
         locks.release_ticket(&ticket).await?;
-        return Err(Failure::os("cannot write the ticket; released the lock", error));
+        return Err(Failure::os(
+            "released the lock, because the ticket could not be written",
+            error,
+        ));
     }
     Ok(0)
 }
@@ -84,7 +88,7 @@ fn read(argument: &str) -> Result<Ticket, Failure> {
             .map_err(|error| Failure::usage(format!("cannot read the ticket: {error}")))?;
     }
     decode(text.trim()).ok_or_else(|| {
-        Failure::usage("this is not a ticket; pass the output of `lockwright acquire`")
+        Failure::usage("this is not a ticket; pass the output of `lockwright acquire`, or `ticket` of its JSON")
     })
 }
 

@@ -11,6 +11,10 @@ use crate::service::{Outcome, Protected, Rule};
 /// A layer for the protected resource: checks each request's fence, in the header [`HEADER`], and
 /// runs the service inside the [`Gate`], one request at a time per lock.
 ///
+/// A gate is in the memory of one process. At its start, [restore](Gate::remember) the stored
+/// fences. If several processes write to the resource, check the fence in its database instead: see
+/// [`fencing`](lockwright_core::fencing).
+///
 /// The request's extensions have an `Arc` of [`Inside`](lockwright_core::fencing::Inside), whose
 /// [`highest`](lockwright_core::fencing::Inside::highest) is the request's fence. If a write may
 /// outlive the handler's future, as with `spawn_blocking`, move the `Arc` into the write: the next

@@ -1,11 +1,12 @@
-//! Middleware for services of [tower](https://docs.rs/tower) with HTTP requests, such as those of
-//! axum and tonic.
+//! Middleware for [tower](https://docs.rs/tower) services with HTTP requests, such as those of axum.
 //!
 //! - [`LockLayer`] runs a service while it holds a lock.
-//! - [`FenceLayer`] protects a resource: it rejects requests of late holders.
+//! - [`FenceLayer`] protects a resource: it rejects requests with a fence below the highest accepted
+//!   one.
 //!
-//! A function of each layer returns the lock's name for a request. For `None`, the service runs
-//! without the layer.
+//! Each layer calls your function for the lock's name. If it returns `None`, the request passes
+//! unprotected. Derive the name from decoded parts of the request: `uri().path()` is still
+//! percent-encoded, so `/orders/42` and `/orders/4%32` would be two locks.
 //!
 //! ```
 //! use axum::extract::Request;
@@ -36,7 +37,7 @@
 //! # Cancel safety
 //!
 //! Dropping a response future, as servers do when the client disconnects, drops the inner future.
-//! Then the lock is released in the background, or the gate opens. A write already sent isn't
+//! Then the lock is released in the background, or the next request enters the gate. A write already sent isn't
 //! stopped: see [`LockLayer`] and [`FenceLayer`].
 #![forbid(unsafe_code)]
 

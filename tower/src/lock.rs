@@ -7,7 +7,7 @@ use tower_service::Service;
 
 use crate::service::{Outcome, Protected, Rule};
 
-/// A layer that runs a service while it holds a mutex.
+/// A layer that holds a mutex while the service runs.
 ///
 /// The request's extensions have the hold's [`Fenced`](lockwright_core::fencing::Fenced).
 ///
@@ -19,7 +19,7 @@ use crate::service::{Outcome, Protected, Rule};
 /// |---|---|
 /// | 400 | the name is invalid |
 /// | 409 | another request or client held the lock until the wait limit |
-/// | 500 | the server denies access, the name is in use as another lock type, or a similar error |
+/// | 500 | another error: access is denied, or the name is in use as another lock type |
 /// | 503 | the server didn't answer, the hold was lost, or the client was closed |
 ///
 /// After 503, the inner service may have done its work or a part of it. If the release fails for

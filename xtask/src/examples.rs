@@ -33,7 +33,7 @@ pub(crate) const ALL: &[Example] = &[
         ..flash_sale_on(&["--on", "redis", "--require", "fencing", "--require", "strict_fencing"])
     },
     embedded("mutex", "10 sold, 0 left"),
-    embedded("read_write", "a reader beside the writer: refused"),
+    embedded("read_write", "a reader during a write: refused"),
     embedded("semaphore", "at most 3 at a time"),
     embedded("election", "each led once"),
     embedded("cron", "another machine makes the report"),

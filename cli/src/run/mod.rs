@@ -17,7 +17,7 @@ use nix::sys::signal::Signal::{SIGTTIN, SIGTTOU};
 use rustix::process::Signal;
 use serde_json::json;
 use tokio::runtime::Builder;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::args::{ConnectionOptions, Run};
 use crate::{Failure, Output, block_on, config, exit, millis};
@@ -135,6 +135,19 @@ async fn hold_and_run(
         std::mem::forget(guard);
         let left = |failure| Failure { kind: "leftovers", ..failure };
         return outcome.map(Exit::shell_code).map_err(left);
+    }
+    if let (Some(least), Ok(exit)) = (run.at_least, &outcome) {
+        let left = least.saturating_sub(since.elapsed());
+        let is_kept = tokio::select! {
+            kept = guard.run(sleep(left)) => kept.is_ok(),
+            _ = signals.next_ending() => true,
+        };
+        if !is_kept {
+            let message = "the hold was lost before the time of --at-least had passed";
+            let event = json!({ "name": run.name, "message": message });
+            output.report("not_released", event, message);
+            return Ok(exit.shell_code());
+        }
     }
     let patience = if outcome.is_ok() { SHUTDOWN_TIMEOUT } else { SHORT_SHUTDOWN_TIMEOUT };
     let released = release(output, guard, signals, patience).await;

@@ -83,11 +83,13 @@ pub(crate) fn become_if_held(
         );
         return Err(Failure::new(exit::CONFLICT, "conflict", message));
     }
-    if run.max_hold.is_some() {
-        return Err(Failure::usage(format!(
-            "--max-hold is for the outer run, which holds {:?} already",
-            run.name
-        )));
+    for (option, time) in [("--max-hold", run.max_hold), ("--at-least", run.at_least)] {
+        if time.is_some() {
+            return Err(Failure::usage(format!(
+                "{option} is for the outer run, which holds {:?} already",
+                run.name
+            )));
+        }
     }
     if !is_descendant_of(outer) {
         return Err(refused(run, outer, "that run is not an ancestor of this process"));

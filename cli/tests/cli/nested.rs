@@ -147,7 +147,10 @@ fn the_inner_command_ends_with_the_outer_hold() {
 #[test]
 fn outer_runs_operations_are_refused_inside() {
     let sandbox = Sandbox::new();
-    sandbox.output_of(&nested("\"$0\" run --max-hold 1s a -- touch ran", &[])).exits(64);
+    for option in ["--max-hold", "--at-least"] {
+        let inner = format!("\"$0\" run {option} 1s a -- touch ran");
+        sandbox.output_of(&nested(&inner, &[])).exits(64);
+    }
     sandbox.output_of(&nested("\"$0\" run --shared a -- touch ran", &[])).exits(65);
     sandbox.output_of(&nested("\"$0\" run a -- ./no-such-program", &[])).exits(127);
     assert!(!sandbox.path("ran").exists());

@@ -102,3 +102,27 @@ fn a_request_to_suspend_is_refused() {
     });
     sandbox.end(held);
 }
+
+#[test]
+fn lock_is_kept_for_at_least_the_time_unless_a_signal_ends_it() {
+    let sandbox = Sandbox::new();
+    let begun = std::time::Instant::now();
+    sandbox.output_of(&["--at-least", "300ms", "a", "--", "sh", "-c", "exit 3"]).exits(3);
+    assert!(begun.elapsed() >= std::time::Duration::from_millis(300));
+    let held = sandbox.start(&["--at-least", "1h", "a", "--", "sh", "-c", "exit 3"]);
+    held.wait_for_event("ended");
+    assert_eq!(sandbox.output(["run", "-n", "a", "--", "true"]).code(), 1, "it is still held");
+    held.signal(Signal::TERM);
+    assert_eq!(held.code(), 3);
+    sandbox.assert_free("a");
+}
+
+#[test]
+fn a_loss_after_the_end_of_the_command_is_no_failure_of_the_command() {
+    let sandbox = Sandbox::new();
+    let held = sandbox.start(&["--at-least", "1h", "a", "--", "sh", "-c", "exit 3"]);
+    held.wait_for_event("ended");
+    sandbox.output(["break", "--now", "--yes", "a"]).exits(0);
+    held.wait_for_event("not_released");
+    assert_eq!(held.code(), 3);
+}

@@ -47,17 +47,18 @@ impl Election {
         request
     }
 
-    /// Campaigns without a wait limit, and polls `work` while this client leads. When `work`
-    /// completes, resigns and returns the output.
+    /// Campaigns with `value` (see [`campaign`](Self::campaign)) and the client's TTL, without a wait
+    /// limit, and polls `work` while this client leads. When `work` completes, resigns and returns
+    /// the output.
     ///
-    /// After a loss, drops `work`, campaigns again and calls `work` again, even if `work` completed
-    /// in its last poll. After a [transient](Error::is_transient) error, campaigns again.
+    /// After a loss, drops `work`, campaigns again and calls `work` again. If the hold is lost during
+    /// the last poll of `work`, its output is dropped too. After a [transient](Error::is_transient) error, campaigns again.
     ///
-    /// In a process that is cut off from the server, the client drops `work` before the deadline.
-    /// In a process that was stopped past the deadline, the client drops `work` without another
-    /// poll. So two leaders' works never overlap, within the promises of the
-    /// [`Profile`](crate::Profile). A request that was already sent is stopped only by the
-    /// [fence](Leadership::fence).
+    /// The client checks the clock before each poll. So it drops `work` before the deadline if the
+    /// server can't be reached, and without another poll if the process was stopped past the
+    /// deadline. It can't stop code that doesn't yield, a poll that was paused halfway, or a request
+    /// already sent. Only the [fence](Leadership::fence) stops their writes: see
+    /// [`Leadership::run`].
     ///
     /// The returned future is `Send` if `work` and its future are. In a spawned task, `work` must be
     /// an `async move` closure or a function: the compiler rejects an async closure that borrows.
@@ -65,7 +66,7 @@ impl Election {
     /// # Errors
     /// - [`Closed`](crate::ErrorKind::Closed) after [`Locks::close`], which drops `work` and resigns.
     /// - [`Lost`](crate::ErrorKind::Lost) without the output, if the server reports at the
-    ///   resignation that the lead had ended: see [`Request::with`].
+    ///   resignation that the leadership had ended: see [`Request::with`].
     /// - Those of [`Request::acquire`] that aren't transient.
     ///
     /// # Cancel safety
@@ -107,7 +108,7 @@ impl Election {
         }
     }
 
-    /// Returns the leader. On Redis, this may be a candidate that hasn't confirmed its grant, for
+    /// Returns the leader, or `None` if no client leads. On Redis, this may be a candidate that hasn't confirmed its grant, for
     /// at most 2 s.
     ///
     /// # Errors
@@ -125,7 +126,8 @@ impl Election {
         }))
     }
 
-    /// Observes the leader by polling, at least once a second.
+    /// Observes the leader by polling: by default every second, or more often if the profile's slow
+    /// poll is shorter.
     pub fn observe(&self) -> Observer {
         let each = self.locks.profile().slow_poll.min(Duration::from_secs(1));
         let (next_look, looking) = (BootInstant::from_nanos(0), JoinSet::new());

@@ -54,11 +54,11 @@ impl Locks {
     /// server doesn't answer, the client retries for one TTL.
     ///
     /// # Errors
-    /// - [`Lost`](crate::ErrorKind::Lost) if the hold expired, was broken or resumed, or the answer
-    ///   came too late.
+    /// - [`Lost`](crate::ErrorKind::Lost) if the hold expired, was broken, released or resumed, or
+    ///   the answer arrived too late.
     /// - [`Unsupported`](crate::ErrorKind::Unsupported) without `tickets` in the profile.
-    /// - [`InvalidInput`](crate::ErrorKind::InvalidInput) for another namespace's ticket, or if
-    ///   drift and margin use up its TTL. The ticket remains valid.
+    /// - [`InvalidInput`](crate::ErrorKind::InvalidInput) for another namespace's ticket, or a TTL
+    ///   too short for this client's drift and margin settings. The ticket remains valid.
     /// - Server and connection errors. A hold that may have been resumed is released.
     ///
     /// # Cancel safety

@@ -23,7 +23,7 @@ use super::{Limit, Options, Shared};
 /// # guard.release().await
 /// # }
 /// ```
-#[must_use = "a request does nothing until it is sent by acquire or try_acquire"]
+#[must_use = "a request does nothing until acquire, try_acquire or with sends it"]
 #[derive(Debug)]
 pub struct Request<H> {
     shared: Arc<Shared>,
@@ -65,12 +65,12 @@ impl<H: Held> Request<H> {
     /// another client requests the lock, even by a single try, the client releases it. The client
     /// doesn't keep a lock that another client had or requested within the last TTL.
     ///
-    /// - [`release`](Held::release) returns although the lock isn't free for other clients yet.
-    ///   Another client's single try fails then, and a later one succeeds.
+    /// - [`release`](Held::release) returns before the lock is free for other clients. Another
+    ///   client's first single try fails, but recalls the lock.
     /// - A semaphore request for this name fails, as if the lock were held.
     /// - While this process is stopped or cut off, other clients wait for the lock as if it were
     ///   held: at most one TTL.
-    /// - Only exclusive, renewed requests without an owner or `max_hold` use it, and no campaigns.
+    /// - The setting has no effect on a shared, fixed, owned or campaign request, or with `max_hold`.
     ///
     /// # Errors
     /// The request fails with [`Unsupported`](crate::ErrorKind::Unsupported) without `recalls` in

@@ -89,7 +89,7 @@ pub(super) async fn renew(shared: &Shared, ticket: &Ticket) -> Result<()> {
         Some(RenewalOutcome::NotHeld(reason)) => return Err(Error::lost(reason, ticket.name())),
         Some(RenewalOutcome::Indeterminate) | None => {
             return Err(Error::indeterminate(
-                "the server did not say whether the lock was renewed",
+                "the server's answer doesn't show whether the hold was renewed; repeat the call",
             ));
         }
     }

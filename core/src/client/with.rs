@@ -19,8 +19,8 @@ impl<H: Held> Request<H> {
     ///
     /// # Errors
     /// - Those of [`acquire`](Request::acquire), before `work` is called.
-    /// - [`Lost`](crate::ErrorKind::Lost) if the hold was lost before `work` completed, which is
-    ///   then dropped: see [`Guard::run`](crate::Guard::run).
+    /// - [`Lost`](crate::ErrorKind::Lost) if the hold was lost before `work` completed. The client
+    ///   then drops `work` before the deadline: see [`Guard::run`](crate::Guard::run).
     /// - [`Lost`](crate::ErrorKind::Lost) without the output if `work` completed, but the server
     ///   reports at the release that the hold had ended. Another holder may have worked at the same
     ///   time.

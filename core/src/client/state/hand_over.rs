@@ -3,14 +3,16 @@
 //! Each local turn has its own fence, out of the block that the hold's claim reserved. All turns
 //! have the hold's token and deadline.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
+use crate::backend_util::lock;
 use crate::client::Options;
 use crate::client::answer::send;
 use crate::{BootInstant, Claim, Fence, HoldState, ReleaseMode, RenewalMode};
 
-use super::{Entered, Hold, Passed, Queued, Settings, Shared, Turns};
+use super::{Entered, Hold, Passed, Queued, Settings, Shared, Taken, Turns};
 
 /// The most turns of a hold once its client has noticed another client.
 pub(crate) const TURNS_IF_CONTENDED: u32 = 8;
@@ -104,12 +106,19 @@ impl Hold {
         self.release_mode == ReleaseMode::Plain && !self.renewal_failed.load(Ordering::Acquire)
     }
 
-    /// Begins the next turn, which ends the present one.
-    pub(super) fn begin_turn(&self) {
-        if let Some(it) = &self.hand_over {
+    /// Begins the next turn, which ends the present one. Returns false if another thread has lost
+    /// the hold since the last look: the present turn's signals may have reported it.
+    pub(super) fn begin_turn(&self, now: BootInstant) -> bool {
+        {
+            let _changes = lock(&self.term_changes);
+            if !self.looks_live(now) {
+                return false;
+            }
+            let Some(it) = &self.hand_over else { return false };
             it.turn.fetch_add(1, Ordering::SeqCst);
         }
         self.notify_changed();
+        true
     }
 
     /// Marks the hold as sent to a request, or as taken by it. Until then it isn't renewed, because
@@ -153,6 +162,17 @@ impl Turns {
         let taken = self.taken.get_mut(&claim.name)?;
         taken.pop_if(|next| next.wanted.may_hand_over() && next.wanted.takes_over(claim))
     }
+
+    /// Puts the request back. Returns true if the caller must pass it the turn.
+    fn put_back(&mut self, claim: &Claim, queued: Queued) -> bool {
+        if let Some(taken) = self.taken.get_mut(&claim.name) {
+            taken.queue.get_or_insert_default().push_front(queued);
+            return false;
+        }
+        let queue = Some(Box::new(VecDeque::from([queued])));
+        self.taken.insert(claim.name.clone(), Taken { queue, ..Taken::default() });
+        true
+    }
 }
 
 impl Shared {
@@ -166,11 +186,16 @@ impl Shared {
     #[cold]
     fn pass_hold(hold: &Arc<Hold>, now: BootInstant) -> bool {
         while hold.may_be_handed_over(now) {
-            let Some(next) = hold.shared.table().turns.next_holder(&hold.claim) else {
+            let shared = &hold.shared;
+            let Some(next) = shared.table().turns.next_holder(&hold.claim) else {
                 return Self::try_keep_warm(hold, now);
             };
-            // A hold that is lost from now on is the next request's, which checks its state.
-            hold.begin_turn();
+            if !hold.begin_turn(now) {
+                if shared.table().turns.put_back(&hold.claim, next) {
+                    shared.pass_turn(&hold.claim.name, None);
+                }
+                return false;
+            }
             hold.set_keep_warm(next.wanted.keep_warm());
             hold.set_taken(false);
             let share = Entered::handed_over(hold);

@@ -110,7 +110,9 @@ impl Shared {
     pub(super) fn try_keep_warm(hold: &Arc<Hold>, now: BootInstant) -> bool {
         let Some(time) = hold.keep_warm() else { return false };
         // The next turn begins now, so the guard's signals report the release.
-        hold.begin_turn();
+        if !hold.begin_turn(now) {
+            return false;
+        }
         // Renews the hold again, even if a dropped request didn't take it.
         hold.set_taken(true);
         hold.set_warm_until(Some((now + time).min(hold.granted_at + hold.claim.ttl)));

@@ -1,13 +1,14 @@
 use std::time::Duration;
 
 use lockwright_core::{
-    BreakMode, BreakTarget, ErrorKind, Event, Guard, HoldState, Locks, Owner, Reason, Request,
+    BreakMode, BreakTarget, Clock, ErrorKind, Event, Guard, HoldState, Locks, Owner, Reason,
+    Request,
 };
 use lockwright_memory::Memory;
 
 use crate::support::{
-    Fate, Faulty, Op, TTL, client, fails, millis, poll_once, polled, runtime, secs, settle_down,
-    troubled, troubled_with, two_clients_elsewhere,
+    Fate, Faulty, Op, TTL, client, fails, faulty_memory, millis, poll_once, polled, runtime, secs,
+    settle_down, troubled, troubled_with, two_clients_elsewhere,
 };
 
 const KEPT: Duration = Duration::from_secs(2);
@@ -488,4 +489,32 @@ async fn a_backend_without_recalls_rejects_keep_warm() {
     let (locks, ..) = client();
     let zero = locks.mutex("x").keep_warm(Duration::ZERO);
     fails(zero.acquire(), ErrorKind::InvalidInput).await;
+}
+
+/// Otherwise, the renewal task would check the hold again and again, and occupy its thread.
+#[test]
+fn an_unanswered_release_of_a_recalled_hold_leaves_the_runtime_free() {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let runtime = builder.worker_threads(1).enable_time().build().unwrap();
+    let _inside = runtime.enter();
+    let faulty = faulty_memory(&Memory::new(), &Clock::boot());
+    let locks = Locks::builder(faulty.clone()).ttl(secs(60)).build().unwrap();
+    let kept = millis(50);
+    let guard = runtime.block_on(locks.mutex("x").keep_warm(kept).acquire()).unwrap();
+    let recall = Event::Recall(guard.token());
+    faulty.always(Op::Release, Fate::Hang);
+    faulty.send_event(&recall);
+    runtime.spawn(guard.release());
+    runtime.block_on(faulty.called(Op::Release, 1));
+    // The client checks the hold, at once and when it would no longer be warm.
+    faulty.send_event(&recall);
+    std::thread::sleep(kept * 2);
+    let (done, is_done) = std::sync::mpsc::channel();
+    runtime.spawn(async move {
+        tokio::time::sleep(millis(20)).await;
+        done.send(()).unwrap();
+    });
+    let answer = is_done.recv_timeout(secs(20));
+    runtime.shutdown_background();
+    answer.expect("the runtime is free");
 }

@@ -37,6 +37,8 @@ impl Hold {
         (until > 0).then(|| BootInstant::from_nanos(until))
     }
 
+    /// A hold has a time only while it is in the map of warm holds, or just left it. Otherwise, each
+    /// check would find that its time is over, and the renewal task would check it again at once.
     fn set_warm_until(&self, until: Option<BootInstant>) {
         if let Some(it) = &self.hand_over {
             it.warm_until.store(until.map_or(0, BootInstant::as_nanos), Ordering::SeqCst);
@@ -55,7 +57,7 @@ impl Hold {
         BootInstant::from_nanos(at)
     }
 
-    /// Ends the warm state. Returns whether the request may use the hold.
+    /// Returns whether the request may use the hold, which is no longer warm.
     pub(crate) fn give_to(&self, wanted: &Options, now: BootInstant) -> bool {
         let may_take = wanted.may_hand_over()
             && wanted.takes_over(&self.claim)
@@ -73,7 +75,7 @@ impl Turns {
     /// Returns false if a request waits, or if `is_contended`, `is_closed` or `renewer_ended` is
     /// set. Code that sets one of these then locks the table to end warm holds. A lost hold may
     /// have no turn.
-    fn keep_warm(&mut self, hold: &Arc<Hold>) -> bool {
+    fn keep_warm(&mut self, hold: &Arc<Hold>, until: BootInstant) -> bool {
         let shared = &hold.shared;
         let can_keep = !hold.is_contended()
             && !shared.is_closed()
@@ -83,6 +85,7 @@ impl Turns {
             && hold.has_turn()
             && self.taken.get(name).is_some_and(|taken| taken.queue.is_none());
         if is_kept {
+            hold.set_warm_until(Some(until));
             self.warm.insert(name.clone(), Arc::clone(hold));
         }
         is_kept
@@ -91,16 +94,23 @@ impl Turns {
     fn take_warm(&mut self, hold: &Hold) -> Option<Arc<Hold>> {
         let name = &hold.claim.name;
         self.warm.get(name).filter(|warm| std::ptr::eq(&***warm, hold))?;
-        self.warm.remove(name)
+        self.take_warm_of(name)
     }
 
     /// Removes the warm hold of `name`, which a shared request must release.
     pub(super) fn take_warm_of(&mut self, name: &LockName) -> Option<Arc<Hold>> {
-        if self.warm.is_empty() { None } else { self.warm.remove(name) }
+        if self.warm.is_empty() {
+            return None;
+        }
+        let hold = self.warm.remove(name)?;
+        hold.set_warm_until(None);
+        Some(hold)
     }
 
     fn take_all_warm(&mut self) -> Vec<Arc<Hold>> {
-        std::mem::take(&mut self.warm).into_values().collect()
+        let all: Vec<_> = std::mem::take(&mut self.warm).into_values().collect();
+        all.iter().for_each(|hold| hold.set_warm_until(None));
+        all
     }
 }
 
@@ -115,10 +125,10 @@ impl Shared {
         }
         // Renews the hold again, even if a dropped request didn't take it.
         hold.set_taken(true);
-        hold.set_warm_until(Some((now + time).min(hold.granted_at + hold.claim.ttl)));
+        let until = (now + time).min(hold.granted_at + hold.claim.ttl);
         let (is_kept, wakes_renewer) = {
             let mut table = hold.shared.table();
-            let is_kept = table.turns.keep_warm(hold);
+            let is_kept = table.turns.keep_warm(hold, until);
             (is_kept, is_kept && table.holds.check_warm(hold))
         };
         if wakes_renewer {

@@ -45,6 +45,8 @@ async fn print_ticket(json: bool, run: &Run, locks: &Locks) -> Result<u8, Failur
     let Some(guard) = run::acquire(Output::new(json), run, locks).await? else {
         return Ok(run.request.conflict_exit_code);
     };
+    // A lock that Redis offered to a waiter has less than a TTL left.
+    guard.renew().await?;
     let ticket = guard.into_ticket().map_err(TicketError::into_error)?;
     let mut line = encode(&ticket);
     if json {

@@ -1,6 +1,7 @@
 //! `acquire`, `renew` and `release`.
 
 use lockwright_testbed::postgres::Postgres;
+use lockwright_testbed::redis::Redis;
 use serde_json::Value;
 
 use crate::harness::{Finished, Sandbox, UNTIL_DONE, wait_until};
@@ -61,6 +62,21 @@ fn renewal_restarts_the_ttl_and_ends_with_the_hold() {
     sandbox.output(["break", "--yes", "--now", "a"]).exits(0);
     sandbox.output(["renew", &ticket]).exits(75);
     sandbox.output(["release", &ticket]).exits(75);
+}
+
+/// Redis offers a lock to a waiter for 2 s.
+#[test]
+fn ticket_of_a_waiter_holds_for_its_ttl_on_redis() {
+    let redis = Redis::start().unwrap();
+    let sandbox = Sandbox::at(&redis.url());
+    let held = sandbox.hold(&["a", "--", "sh", "-c", UNTIL_DONE]);
+    let script = "\"$0\" --json acquire --ttl 60s a 2>events & \
+                  until grep -q waiting events; do sleep 0.02; done; touch done; wait $!";
+    sandbox.finish(&mut sandbox.shell(script)).exits(0);
+    let shown = sandbox.output(["show", "--json", "a"]).json();
+    let left = shown["holders"][0]["remaining_ms"].as_u64().unwrap_or(0);
+    assert!(left > 3_000, "{shown}");
+    sandbox.end(held);
 }
 
 #[test]

@@ -182,7 +182,8 @@ impl Guard {
     /// [`Locks::resume`](crate::Locks::resume). The ticket has no [`Owner`](crate::Owner) or
     /// [`max_hold`](crate::Request::max_hold). Until resumed, no client renews the hold: it ends
     /// after its [remaining time](Self::remaining), unless extended to a whole TTL by
-    /// [`Locks::renew_ticket`](crate::Locks::renew_ticket).
+    /// [`Locks::renew_ticket`](crate::Locks::renew_ticket). After a wait on Redis, that may be 2 s:
+    /// [renew](Self::renew) first.
     ///
     /// # Errors
     /// Each error returns the guard:

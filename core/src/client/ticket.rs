@@ -94,10 +94,12 @@ pub(super) async fn renew(shared: &Shared, ticket: &Ticket) -> Result<()> {
         }
     }
     // After the renewal: if the hold still has the ticket's fence, that hold was renewed.
-    match !ticket.is_open || is_there(shared, ticket, None, shared.clock.now(), until).await? {
-        true => Ok(()),
-        false => Err(gone()),
+    if !ticket.is_open || is_there(shared, ticket, None, shared.clock.now(), until).await? {
+        return Ok(());
     }
+    // A late duplicate of the acquire has created another hold, which no client would release.
+    let _ = send_release(shared, &claim, ReleaseMode::Reconcile).await;
+    Err(gone())
 }
 
 pub(super) async fn release(shared: &Shared, ticket: &Ticket) -> Result<()> {

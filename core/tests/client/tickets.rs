@@ -146,8 +146,9 @@ async fn late_duplicate_of_the_acquire_is_not_the_tickets_hold() {
     clock.sleep(TTL * 2).await;
     let seen = other.inspect("x").await.unwrap();
     assert!(seen.holders[0].fence > Some(ticket.fence()), "the duplicate has arrived: {seen:?}");
+    fails(locks.renew_ticket(&ticket), ErrorKind::Lost(Reason::Gone)).await;
+    assert!(other.inspect("x").await.unwrap().holders.is_empty(), "the renewal ended it");
     assert_over(&locks, &ticket).await;
-    assert!(other.inspect("x").await.unwrap().holders.is_empty(), "the release ended it");
 }
 
 async fn assert_over(locks: &Locks, ticket: &Ticket) {

@@ -14,7 +14,7 @@ impl Config {
     /// Reads the TOML file that `LOCKWRIGHT_CONFIG` names, if set, and then the environment.
     /// `LOCKWRIGHT_URL`, `LOCKWRIGHT_TTL`, `LOCKWRIGHT_WAIT`, `LOCKWRIGHT_NAMESPACE` and
     /// `LOCKWRIGHT_LABEL` override the file's settings. The file needs no `url` if
-    /// `LOCKWRIGHT_URL` is set.
+    /// `LOCKWRIGHT_URL` is set. If it has one, its password settings apply only to that.
     ///
     /// # Errors
     /// [`InvalidConfig`](crate::ErrorKind::InvalidConfig) names the variable, or the file and line.
@@ -84,11 +84,17 @@ fn read(file: &Path, url: Option<String>) -> Result<Config> {
 
 fn parse(text: &str, url: Option<String>) -> std::result::Result<Config, toml::de::Error> {
     let mut table = DeTable::parse(text)?;
+    let replaces_url = url.is_some() && table.get_ref().contains_key("url");
     if let Some(url) = url {
         let [key, value] = ["url".to_owned(), url].map(Into::into);
         table.get_mut().insert(Spanned::new(0..0, key), Spanned::new(0..0, DeValue::String(value)));
     }
-    Config::deserialize(toml::Deserializer::from(table))
+    let mut config = Config::deserialize(toml::Deserializer::from(table))?;
+    if replaces_url {
+        // The file's password is for the file's servers.
+        (config.password_file, config.password_env) = (None, None);
+    }
+    Ok(config)
 }
 
 fn invalid(message: impl Into<String>) -> Error {

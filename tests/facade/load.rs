@@ -26,6 +26,16 @@ fn refused(config: Result<Config>) -> String {
     error.to_string()
 }
 
+/// A password for one server must not be sent to another.
+#[test]
+fn password_is_for_the_url_of_its_file() {
+    let password = "password_env = \"SECRET\"\n";
+    let other = [("LOCKWRIGHT_URL", "redis://b/")];
+    let has_password = |text: &str| load(text, &other).unwrap().password_env.is_some();
+    assert!(!has_password(&format!("{password}{FILE}")));
+    assert!(has_password(password));
+}
+
 #[test]
 fn variables_override_the_file() {
     let config = load(FILE, &[]).unwrap();

@@ -13,6 +13,7 @@
 //! use axum::routing::post;
 //! use axum::{Extension, Router};
 //! use lockwright_core::Locks;
+//! use lockwright_core::backend_util::percent;
 //! use lockwright_core::fencing::Fenced;
 //! use lockwright_tower::LockLayer;
 //!
@@ -22,7 +23,7 @@
 //!     };
 //!     let order = |request: &Request| {
 //!         let order = request.uri().path().strip_prefix("/orders/")?;
-//!         Some(format!("orders/{order}"))
+//!         Some(format!("orders/{}", percent::decode(order)?)) // as axum decodes it
 //!     };
 //!     Router::new().route("/orders/{order}", post(pay)).layer(LockLayer::new(locks, order))
 //! }

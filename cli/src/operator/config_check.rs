@@ -78,6 +78,8 @@ fn settings(
         };
         let value = match value {
             Value::String(url) if key == "url" => redact::url(&url).into(),
+            Value::Null => Value::Null,
+            _ if key == "url" => "***".into(),
             value => value,
         };
         Setting { key, value, source }

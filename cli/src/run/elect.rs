@@ -1,6 +1,6 @@
 //! `lockwright elect`: `run` after `run`, until the command ends by itself.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 use tokio::time::sleep;
@@ -21,8 +21,12 @@ pub(super) async fn campaign(
     // `None` until the first loss: earlier failures end the campaign.
     let mut next_pause = None;
     loop {
+        let began = Instant::now();
         let (failure, pause) = match (run(signals).await, next_pause) {
-            (Err(failure), _) if failure.kind == "lost" => (failure, Duration::ZERO),
+            (Err(failure), _) if failure.kind == "lost" => {
+                // A command that ends at once must not run in a tight loop.
+                (failure, PAUSE.0.saturating_sub(began.elapsed()))
+            }
             (Err(failure), Some(pause)) if failure.code == exit::UNAVAILABLE => (failure, pause),
             (result, _) => return result,
         };

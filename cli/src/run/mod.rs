@@ -47,6 +47,9 @@ fn prepare_and_run(
     again: bool,
 ) -> Result<u8, Failure> {
     LockName::new(&run.name)?;
+    if again && run.request.shared {
+        return Err(Failure::usage("elect -s would run the command on each machine; remove -s"));
+    }
     let command = program::resolve(run)?;
     descendants::check_proc().map_err(|error| Failure::os("cannot use /proc", error))?;
     let holds = nested::Holds::of_this_process()?;

@@ -188,6 +188,7 @@ fn check_reports_each_problem_without_connecting() {
         ("url = \"redis://:hush@h:x/\"\n", &["error: url: "]),
         ("url = \"sqlite:x?typo=1\"\n", &["error: url: "]),
         ("ttl = \"7s\"\n", &["missing field `url`"]),
+        ("url = [\"redis://:hush@h/\"]\n", &["***"]),
         ("url = \"memory:\"\n", &["locks nothing between commands"]),
         ("url = \"redis://h/\"\npassword_file = \"/no\"\n", &["password_file: ", "No such file"]),
         (

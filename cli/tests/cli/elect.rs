@@ -79,4 +79,5 @@ fn unreachable_server_is_retried_on_redis() {
     wait_until("it leads again", || fences(&sandbox).len() == 2);
     sandbox.end(running);
     sandbox.output(["--url", "redis://127.0.0.1:1/", "elect", "a", "--", "true"]).exits(69);
+    sandbox.output(["elect", "-s", "a", "--", "true"]).exits(64);
 }

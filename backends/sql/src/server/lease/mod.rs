@@ -400,7 +400,8 @@ impl<D: Dialect> LeaseBackend<D> {
         // A repeated reconcile changes nothing.
         let again = release_mode == ReleaseMode::Reconcile;
         let sending = || Sending { again, ..self.sending(claim) };
-        let rows = self.change_so(statement, &arguments, sending()).await?;
+        let change = self.pool.fetch_doubting(statement, &arguments, Effect::Changes, sending());
+        let (rows, is_unsure) = change.await?;
         let mut ended = self.held(&rows)?;
         if self.listener.is_some() {
             let is_notified = |row: &Row| row.text(1).is_ok_and(|sent| sent.is_some());
@@ -410,6 +411,11 @@ impl<D: Dialect> LeaseBackend<D> {
             // The claim may be recorded as a waiting writer.
             let shared_end = &self.statements.shared_end;
             ended = self.held(&self.change_so(shared_end, &arguments, sending()).await?)?;
+        }
+        if !ended && is_unsure {
+            let message =
+                "an earlier try of the release was not answered, and may have ended the hold";
+            return Err(Error::indeterminate(message));
         }
         Ok(if ended { ReleaseOutcome::Released } else { ReleaseOutcome::NotHeld })
     }

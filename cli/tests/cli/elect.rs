@@ -41,7 +41,7 @@ fn command_runs_again_with_a_larger_fence_after_each_loss() {
         wait_until("it leads again", || fences(&sandbox).len() == terms);
     }
     let retries = running.events().into_iter().filter(|event| event["event"] == "retrying");
-    assert!(retries.map(|event| event["pause_ms"].as_u64()).eq([Some(0); 2]));
+    assert!(retries.map(|event| event["pause_ms"].as_u64()).all(|pause| pause <= Some(1_000)));
     sandbox.end(running);
     assert!(fences(&sandbox).is_sorted_by(|one, next| one < next), "{:?}", fences(&sandbox));
     sandbox.assert_free("a");

@@ -94,7 +94,7 @@ fn waiting_acquire_ends_by_a_signal_and_holds_nothing() {
 fn lock_is_free_if_its_ticket_cannot_be_written() {
     let sandbox = Sandbox::new();
     let script = "\"$0\" acquire --ttl 60s a >/dev/full";
-    sandbox.finish(&mut sandbox.shell(script)).exits(71).says("cannot write the ticket");
+    sandbox.finish(&mut sandbox.shell(script)).exits(71).says("the ticket could not be written");
     sandbox.assert_free("a");
 }
 

@@ -1,4 +1,4 @@
-//! Forty buyers want ten items: no item is sold twice.
+//! Forty buyers request ten items: no item is sold twice.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;

@@ -104,7 +104,8 @@ impl Builder {
     ///
     /// A released hold passes to the client's next request for the name without a request to the
     /// server, with a larger fence, if that request was waiting when the hold was requested. A hold
-    /// passes on for at most one TTL, and to at most 8 requests if this client noticed another one.
+    /// passes on for at most one TTL, and to at most 8 requests if this client noticed another
+    /// client.
     ///
     /// - Both requests must be exclusive, renewed, of the same TTL, and without an owner or
     ///   `max_hold`.

@@ -51,9 +51,11 @@ impl<S: Server> Engine<S> {
     async fn ask<T>(&self, claim: &Claim, command: fn(oneshot::Sender<T>) -> Command) -> Option<T> {
         while let Some(task) = self.state.task(claim) {
             let (answer, answered) = oneshot::channel();
-            if task.send(command(answer)).is_ok()
-                && let Ok(answer) = answered.await
-            {
+            let is_sent = task.send(command(answer)).is_ok();
+            // A task that ends at this moment may leave the command in the channel, which drops it
+            // with the last sender.
+            drop(task);
+            if is_sent && let Ok(answer) = answered.await {
                 return Some(answer);
             }
             tokio::task::yield_now().await;
@@ -105,6 +107,7 @@ impl<S: Server> DistributedLock for Engine<S> {
             match self.state.task_or_place(claim) {
                 Ok(task) => {
                     let _ = task.send(Command::Acquire(wait, answer));
+                    drop(task); // see `ask`
                     if let Ok(result) = answered.await {
                         return result.map_err(|error| self.named(error, claim));
                     }

@@ -85,7 +85,9 @@ impl<S: Session> Task<S> {
         let Self { session, ttl, keeps, unlocks, locks, slots, mut members, .. } = self;
         // Each hold's task reports the loss with its reason, so `members` reports nothing.
         members.all.clear();
-        drop((keeps, unlocks, locks, members));
+        drop(members);
+        // The members keep the senders, and wait for the answers.
+        tokio::join!(refuse(keeps), refuse(unlocks), refuse(locks));
         // Closing the session frees the locks, so the task first waits for all reports.
         let all = u32::try_from(MOST).unwrap_or(u32::MAX);
         let _ = timeout(ttl, slots.acquire_many(all)).await;
@@ -192,6 +194,13 @@ impl<S: Session> Task<S> {
     fn is_member(&self, claim: &Claim) -> bool {
         self.members.all.get(&claim.name).is_some_and(|(member, _)| member.token == claim.token)
     }
+}
+
+/// Drops all orders, also those that are being sent, which a dropped receiver would leave in its
+/// channel.
+async fn refuse<T>(mut orders: UnboundedReceiver<T>) {
+    orders.close();
+    while orders.recv().await.is_some() {}
 }
 
 /// Limits a request's time. After a timeout, the caller must close the session, because the answer

@@ -19,15 +19,17 @@ pub(super) async fn campaign(
     mut run: impl AsyncFnMut(&mut Signals) -> Result<u8, Failure>,
 ) -> Result<u8, Failure> {
     // `None` until the first loss: earlier failures end the campaign.
-    let mut next_pause = None;
+    let mut next_pause: Option<Duration> = None;
     loop {
         let began = Instant::now();
-        let (failure, pause) = match (run(signals).await, next_pause) {
+        let (failure, pause, next) = match (run(signals).await, next_pause) {
             (Err(failure), _) if failure.kind == "lost" => {
                 // A command that ends at once must not run in a tight loop.
-                (failure, PAUSE.0.saturating_sub(began.elapsed()))
+                (failure, PAUSE.0.saturating_sub(began.elapsed()), PAUSE.0)
             }
-            (Err(failure), Some(pause)) if failure.code == exit::UNAVAILABLE => (failure, pause),
+            (Err(failure), Some(pause)) if failure.code == exit::UNAVAILABLE => {
+                (failure, pause, (pause * 2).min(PAUSE.1))
+            }
             (result, _) => return result,
         };
         // The command may have ended by this signal, and not by the loss.
@@ -39,7 +41,7 @@ pub(super) async fn campaign(
             () = sleep(pause) => {}
             signal = signals.next_ending() => return Ok(ended_by(signal)),
         }
-        next_pause = Some((pause * 2).clamp(PAUSE.0, PAUSE.1));
+        next_pause = Some(next);
     }
 }
 

@@ -67,13 +67,11 @@ pub(crate) async fn run<S: Service<Request<B>>, B>(
 ) -> Outcome<Result<S::Response, S::Error>> {
     let mutex = locks.mutex(name);
     let mutex = if let Some(limit) = wait { mutex.wait_for(limit) } else { mutex };
-    let guard = mutex.acquire().await.map_err(refused)?;
-    request.extensions_mut().insert(guard.fenced());
-    let response = guard.run(inner.call(request)).await.map_err(refused)?;
-    match guard.release().await {
-        Err(error) if error.lost_reason().is_some() => Err(refused(error)),
-        _ => Ok(response),
-    }
+    let calling = mutex.with(async move |guard| {
+        request.extensions_mut().insert(guard.fenced());
+        inner.call(request).await
+    });
+    calling.await.map_err(refused)
 }
 
 fn refused(error: Error) -> (StatusCode, Error) {

@@ -1,5 +1,7 @@
 use std::time::Duration;
 
+use lockwright_core::{BootInstant, Claim, Fence};
+
 use crate::case::{Case, cases};
 use crate::child::{Child, What, acquire};
 use crate::context::Context;
@@ -60,13 +62,21 @@ async fn a_killed_process_frees_within_its_ttl(context: Context) -> Verdict {
     holder.until_granted().await?;
     let claim = context.claim("x");
     holder.kill()?;
-    let killed = context.clock.now();
-    let entry = context.granted_within(&claim, context.ttl * 2 + context.moment()).await?;
-    let took = entry.sent.saturating_since(killed);
+    granted_within_a_ttl(&context, &claim, context.clock.now()).await?;
+    context.release(&claim).await
+}
+
+async fn granted_within_a_ttl(
+    context: &Context,
+    claim: &Claim,
+    since: BootInstant,
+) -> Verdict<Fence> {
+    let entry = context.granted_within(claim, context.ttl * 2 + context.moment()).await?;
+    let took = entry.sent.saturating_since(since);
     // Servers round expiries up by at most a second.
     let bound = context.ttl + context.ttl / 10 + Duration::from_secs(1);
     in_time!(took <= bound, "the next grant took {took:?} with a TTL of {:?}", context.ttl);
-    context.release(&claim).await
+    Ok(entry.granted.fence)
 }
 
 #[cfg(not(unix))]
@@ -83,12 +93,8 @@ async fn a_stopped_process_frees_a_warm_lock_within_its_ttl(context: Context) ->
     let is_held = !context.holders("x").await?.is_empty();
     ensure!(is_held, "inconclusive: the lock was free when the process stopped");
     let claim = context.claim("x");
-    let entry = context.granted_within(&claim, context.ttl * 2 + context.moment()).await?;
-    let took = entry.sent.saturating_since(frozen);
-    let bound = context.ttl + context.ttl / 10 + Duration::from_secs(1);
-    in_time!(took <= bound, "the next grant took {took:?} with a TTL of {:?}", context.ttl);
+    let next = granted_within_a_ttl(&context, &claim, frozen).await?;
     let fences: Vec<_> = holds(entries).iter().map(|hold| hold.fence).collect();
-    let next = entry.granted.fence;
     ensure!(fences.len() > 1, "inconclusive: the lock had {} turns", fences.len());
     ensure!(fences.iter().all(|fence| *fence < next), "the fence {next} came after {fences:?}");
     context.release(&claim).await

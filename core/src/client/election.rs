@@ -52,7 +52,8 @@ impl Election {
     /// the output.
     ///
     /// After a loss, drops `work`, campaigns again and calls `work` again. If the hold is lost during
-    /// the last poll of `work`, its output is dropped too. After a [transient](Error::is_transient) error, campaigns again.
+    /// the last poll of `work`, its output is dropped too. After a
+    /// [transient](Error::is_transient) error, campaigns again.
     ///
     /// The client checks the clock before each poll. So it drops `work` before the deadline if the
     /// server can't be reached, and without another poll if the process was stopped past the
@@ -108,8 +109,8 @@ impl Election {
         }
     }
 
-    /// Returns the leader, or `None` if no client leads. On Redis, this may be a candidate that hasn't confirmed its grant, for
-    /// at most 2 s.
+    /// Returns the leader, or `None` if no client leads. On Redis, this may be a candidate that
+    /// hasn't confirmed its grant, for at most 2 s.
     ///
     /// # Errors
     /// As [`Locks::inspect`].

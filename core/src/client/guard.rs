@@ -8,7 +8,7 @@ use crate::{
 };
 
 use super::loss_signal::run;
-use super::renewer::{ask_renewal, note_renewal};
+use super::renewer::{ask_renewal, note_renewal, unclear_renewal};
 use super::state::releasing::{Releasing, end_for_ticket, end_in_background, lost};
 use super::{Hold, Shared, at_once};
 
@@ -299,8 +299,7 @@ impl Inner {
         if is_known {
             return Ok(());
         }
-        let error = Error::indeterminate("the server did not say whether the lock was renewed");
-        Err(hold.error(error))
+        Err(hold.error(unclear_renewal()))
     }
 
     async fn verify(&self) -> Result<bool> {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crate::backend_util::lock;
-use crate::{BootInstant, Renew, Renewal, RenewalOutcome, Result};
+use crate::{BootInstant, Error, Renew, Renewal, RenewalOutcome, Result};
 
 use super::{Hold, Job, Shared, answer, ignore_panic};
 
@@ -146,6 +146,12 @@ pub(crate) async fn ask_renewal(shared: &Shared, holds: &[Arc<Hold>]) -> Result<
         holds.iter().map(|hold| Renew { patience, ..Renew::of(&hold.claim) }).collect();
     let send = || shared.backend.renew(&renews);
     answer(shared, send, now + patience, "the renewal").await
+}
+
+pub(crate) fn unclear_renewal() -> Error {
+    Error::indeterminate(
+        "the server's answer doesn't show whether the hold was renewed; repeat the call",
+    )
 }
 
 pub(crate) fn note_renewal(

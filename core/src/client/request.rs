@@ -70,7 +70,8 @@ impl<H: Held> Request<H> {
     /// - A semaphore request for this name fails, as if the lock were held.
     /// - While this process is stopped or cut off, other clients wait for the lock as if it were
     ///   held: at most one TTL.
-    /// - The setting has no effect on a shared, fixed, owned or campaign request, or with `max_hold`.
+    /// - The setting has no effect on a shared, fixed, owned or campaign request, or with
+    ///   `max_hold`.
     ///
     /// # Errors
     /// The request fails with [`Unsupported`](crate::ErrorKind::Unsupported) without `recalls` in

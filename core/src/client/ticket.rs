@@ -9,6 +9,7 @@ use crate::{
 };
 
 use super::acquire::{Answer, TRY_AGAIN, into_hold, take_answer};
+use super::renewer::unclear_renewal;
 use super::state::Turn;
 use super::state::background_release::send_release;
 use super::{Hold, Options, Pending, Shared, answer};
@@ -87,11 +88,7 @@ pub(super) async fn renew(shared: &Shared, ticket: &Ticket) -> Result<()> {
         Some(RenewalOutcome::Renewed { .. }) => {}
         Some(RenewalOutcome::NotHeld(Reason::Gone)) => return Err(gone()),
         Some(RenewalOutcome::NotHeld(reason)) => return Err(Error::lost(reason, ticket.name())),
-        Some(RenewalOutcome::Indeterminate) | None => {
-            return Err(Error::indeterminate(
-                "the server's answer doesn't show whether the hold was renewed; repeat the call",
-            ));
-        }
+        Some(RenewalOutcome::Indeterminate) | None => return Err(unclear_renewal()),
     }
     // After the renewal: if the hold still has the ticket's fence, that hold was renewed.
     if !ticket.is_open || is_there(shared, ticket, None, shared.clock.now(), until).await? {

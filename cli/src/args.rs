@@ -34,7 +34,8 @@ pub(crate) struct ConnectionOptions {
 
     /// A configuration file in TOML: url, ttl, wait, namespace, label, require, sweep, ...
     ///
-    /// It has the format of the library's `Config`. Options and the variables LOCKWRIGHT_... override it.
+    /// It has the format of the library's `Config`. Options and the variables LOCKWRIGHT_...
+    /// override it.
     #[arg(long, global = true, env = "LOCKWRIGHT_CONFIG", value_name = "FILE")]
     pub config: Option<PathBuf>,
 
@@ -68,9 +69,9 @@ pub(crate) enum Command {
 
     /// Run a command while leading an election
     ///
-    /// Like `run`, but if the hold is lost, acquires the lock again and runs CMD again. Ends when
-    /// CMD ends by itself, with its exit code, or by a signal. Once CMD was started, an unreachable
-    /// server is retried. -n and -w apply to each request of the lock.
+    /// Like `run`, but after a loss, acquires the lock again and runs CMD again. If CMD ends by
+    /// itself, ends with CMD's exit code. After the first loss, retries while the server is
+    /// unreachable. If -n or -w gives up, ends with exit code 1, or -E.
     #[command(
         after_help = exit::TABLE,
         override_usage = "lockwright elect [OPTIONS] NAME [--] CMD [ARG]...\n       \

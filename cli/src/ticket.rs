@@ -4,12 +4,11 @@ use std::io::{self, Read, Write};
 
 use lockwright::{Error, LockName, Locks, Ticket, TicketError};
 use serde_json::json;
-use tokio::time::timeout;
 
 use crate::args::{Acquire, ConnectionOptions, Run};
 use crate::connect::connect;
 use crate::run::signals::Signals;
-use crate::run::{self, SHUTDOWN_TIMEOUT, ended_by};
+use crate::run::{self, ended_by};
 use crate::{Failure, Output, config, millis};
 
 pub(crate) async fn acquire(connection: &ConnectionOptions, what: &Acquire) -> Result<u8, Failure> {
@@ -36,8 +35,7 @@ pub(crate) async fn acquire(connection: &ConnectionOptions, what: &Acquire) -> R
         result = print_ticket(connection.json, &run, &locks) => result,
         signal = signals.next_ending() => Ok(ended_by(signal)),
     };
-    // `close` waits until the server has received a cancelled request's release.
-    let _ = timeout(SHUTDOWN_TIMEOUT, locks.close()).await;
+    run::close(&locks).await;
     result
 }
 

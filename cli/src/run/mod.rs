@@ -26,7 +26,7 @@ use signals::Signals;
 pub(crate) use waiting::holder_name;
 
 /// The limit for the release and for `close`. If the release fails, the hold expires.
-pub(crate) const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The release's limit after a signal, or after a loss, when the server is usually unreachable.
 const SHORT_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
@@ -74,8 +74,7 @@ fn prepare_and_run(
             };
             let holds = holds.clone();
             let result = hold_and_run(output, run, holds, &key, &command, &locks, signals).await;
-            // `close` waits until the server has received a cancelled request's release.
-            let _ = timeout(SHUTDOWN_TIMEOUT, locks.close()).await;
+            close(&locks).await;
             result
         };
         match again {
@@ -231,6 +230,11 @@ async fn release(
         ),
     );
     Ok(false)
+}
+
+/// Waits until the server has received a cancelled request's release.
+pub(crate) async fn close(locks: &Locks) {
+    let _ = timeout(SHUTDOWN_TIMEOUT, locks.close()).await;
 }
 
 pub(crate) fn ended_by(signal: Signal) -> u8 {

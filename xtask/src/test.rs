@@ -163,6 +163,11 @@ fn last_line(done: &[Done], counts: Counts) -> String {
         let steps: Vec<String> = steps.into_iter().flatten().collect();
         line += &format!(" (no tests; of the steps {})", steps.join(", "));
     }
+    let failed: Vec<&str> =
+        done.iter().filter(|done| done.verdict() == "FAILED").map(|done| done.step).collect();
+    if !failed.is_empty() {
+        line += &format!("; failed steps: {}", failed.join(", "));
+    }
     line
 }
 
@@ -186,12 +191,13 @@ mod tests {
         let counts = Counts { failed: 1, ..Counts::default() };
         assert_eq!(
             last_line(&all, counts),
-            "0 passed, 1 failed (no tests; of the steps 2 passed, 1 FAILED, 1 left out)"
+            "0 passed, 1 failed (no tests; of the steps 2 passed, 1 FAILED, 1 left out); failed steps: \
+             x"
         );
         let mut tested = Report::of(true);
         tested.tests.passed = 7;
         all.push(done(tested));
         let counts = Counts { passed: 7, failed: 1, ..Counts::default() };
-        assert_eq!(last_line(&all, counts), "7 passed, 1 failed");
+        assert_eq!(last_line(&all, counts), "7 passed, 1 failed; failed steps: x");
     }
 }

@@ -50,7 +50,9 @@ async fn lasts(context: &Context, claim: Claim) -> Verdict {
     let until = context.take(&claim).await?.sent + claim.ttl;
     let next = Claim { token: Token::random(), ..claim };
     context.clock.sleep_until(until - next.ttl / 3).await;
-    context.refused(&next).await?;
+    let refused = context.refused(&next).await;
+    in_time!(refused.is_ok() || context.clock.now() < until, "the claim was sent after the expiry");
+    refused?;
     context.clock.sleep_until(until - 8 * MILLISECOND).await;
     let end = context.granted_every(MILLISECOND, &next, late(context), Wait::No).await?;
     let (ttl, early) = (next.ttl, until.saturating_since(end.answered));

@@ -159,7 +159,7 @@ async fn buy(shop: &Shop, locks: &Locks, way: Way, victim: Option<&Path>) -> Res
     match (way, &guard) {
         (Way::InTransaction, _) => tx.lock("stock/pears").await?,
         (Way::MutexAndFence, Some(guard)) => {
-            if let Err(error) = tx.check_fence("stock/pears", guard.fence()).await {
+            if let Err(error) = tx.check_fence(&guard.fenced()).await {
                 return match (victim, error.lost_reason()) {
                     (Some(folder), Some(Reason::Superseded)) => {
                         Ok(std::fs::write(folder.join("refused"), error.to_string())?)

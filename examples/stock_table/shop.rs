@@ -1,4 +1,4 @@
-use lockwright::Fence;
+use lockwright::fencing::Fenced;
 use lockwright::sql::postgres::{InTransaction, check_fence, lock_in_transaction};
 use lockwright::sql::sqlx::postgres::{PgPool, PgPoolOptions};
 use lockwright::sql::sqlx::{AssertSqlSafe, Executor, Postgres, Row};
@@ -45,8 +45,8 @@ impl Transaction {
         Ok(())
     }
 
-    pub(crate) async fn check_fence(&mut self, name: &str, fence: Fence) -> lockwright::Result<()> {
-        check_fence(&mut self.0, name, fence).await
+    pub(crate) async fn check_fence(&mut self, fenced: &Fenced) -> lockwright::Result<()> {
+        check_fence(&mut self.0, fenced).await
     }
 
     pub(crate) async fn left(&mut self) -> Result<i64> {

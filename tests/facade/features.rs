@@ -32,6 +32,7 @@ async fn a_missing_feature_is_named() {
 #[cfg(all(feature = "sqlite", target_os = "linux"))]
 #[tokio::test]
 async fn fence_check_comes_with_sqlite() {
+    use lockwright::fencing::Fenced;
     use lockwright::sql::sqlite::{check_fence, make_fence_table};
     use lockwright::sql::sqlx::{Connection, SqliteConnection};
 
@@ -39,7 +40,9 @@ async fn fence_check_comes_with_sqlite() {
     make_fence_table(&mut connection).await.unwrap();
     for (fence, is_refused) in [(2, false), (1, true)] {
         let mut transaction = connection.begin().await.unwrap();
-        let answer = check_fence(&mut transaction, "x", lockwright::Fence::new(fence)).await;
+        let name = lockwright::LockName::new("x").unwrap();
+        let fenced = Fenced { name, fence: lockwright::Fence::new(fence) };
+        let answer = check_fence(&mut transaction, &fenced).await;
         assert_eq!(answer.is_err(), is_refused, "{answer:?}");
         transaction.commit().await.unwrap();
     }

@@ -58,7 +58,7 @@ pub mod sqlite;
 ///
 /// let guard = locks.mutex("orders/42").acquire().await?;
 /// let mut tx = pool.begin().await?;
-/// check_fence(&mut tx, "orders/42", guard.fence()).await?;
+/// check_fence(&mut tx, &guard.fenced()).await?;
 /// // ... read, decide, write ...
 /// tx.commit().await?;
 /// # Ok(())

@@ -26,7 +26,8 @@
 
 use std::time::Duration;
 
-use lockwright_core::{Error, Fence, LockName, Result};
+use lockwright_core::fencing::Fenced;
+use lockwright_core::{Error, LockName, Result};
 use sqlx::{Connection, MySqlConnection};
 
 use super::dialect::{DEADLOCK, LOCK_WAIT_TIMEOUT, MySql, fetch_on, number};

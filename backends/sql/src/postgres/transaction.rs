@@ -35,7 +35,8 @@
 
 use std::time::Duration;
 
-use lockwright_core::{Error, ErrorKind, Fence, LockName, Result};
+use lockwright_core::fencing::Fenced;
+use lockwright_core::{Error, ErrorKind, LockName, Result};
 use sqlx::PgConnection;
 
 use super::dialect::{DEADLOCK, LOCK_NOT_AVAILABLE, Postgresql, code, fetch_on};

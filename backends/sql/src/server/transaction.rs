@@ -1,6 +1,7 @@
 use std::time::Duration;
 
-use lockwright_core::{BootInstant, Clock, Error, ErrorKind, Fence, LockName, Reason, Result};
+use lockwright_core::fencing::Fenced;
+use lockwright_core::{BootInstant, Clock, Error, ErrorKind, Fence, Result};
 
 use super::{BadRow, Dialect, Row, Value, bad_row};
 
@@ -85,16 +86,16 @@ macro_rules! in_transaction {
 
         /// Rejects a holder's transaction if a later holder has already written.
         ///
-        /// Records the fence for the name, and locks the record until the transaction ends. The
-        /// name may differ from the lock's, but all writers of the same data must use the same
-        /// name. [`InTransaction::make_tables`] creates the table.
+        /// Records the fence for the name, and locks the record until the transaction ends. All
+        /// writers of the same data must use the same name. [`InTransaction::make_tables`] creates
+        /// the table.
         ///
         /// # Errors
         /// - [`Lost`](lockwright_core::ErrorKind::Lost) with
         ///   [`Superseded`](lockwright_core::Reason::Superseded): a later holder has written. Roll
         ///   the transaction back.
-        /// - [`InvalidInput`](lockwright_core::ErrorKind::InvalidInput): an invalid [name](LockName), a fence above
-        ///   [`Fence::MAX`], no open transaction, or a failed transaction.
+        /// - [`InvalidInput`](lockwright_core::ErrorKind::InvalidInput): a fence above
+        ///   [`Fence::MAX`](lockwright_core::Fence::MAX), no open transaction, or a failed transaction.
         /// - [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): the table doesn't exist.
         /// - [`Denied`](lockwright_core::ErrorKind::Denied): the user may not change the table.
         /// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): another transaction had locked the name for
@@ -104,8 +105,8 @@ macro_rules! in_transaction {
         ///
         /// # Cancel safety
         /// May be dropped; the transaction must then be rolled back or dropped.
-        pub async fn check_fence(tx: &mut $connection, name: &str, fence: Fence) -> Result<()> {
-            DEFAULT.check_fence(tx, name, fence).await
+        pub async fn check_fence(tx: &mut $connection, fenced: &Fenced) -> Result<()> {
+            DEFAULT.check_fence(tx, fenced).await
         }
 
         impl Default for InTransaction {
@@ -169,21 +170,15 @@ macro_rules! in_transaction {
             }
 
             /// Like [`check_fence`](check_fence()), with these tables.
-            pub async fn check_fence(
-                &self,
-                tx: &mut $connection,
-                name: &str,
-                fence: Fence,
-            ) -> Result<()> {
-                let name = LockName::new(name)?;
+            pub async fn check_fence(&self, tx: &mut $connection, fenced: &Fenced) -> Result<()> {
                 let arguments = [
-                    ("name", Value::Text(name.as_str())),
-                    ("fence", transaction::fence_value(fence, BACKEND)?),
+                    ("name", Value::Text(fenced.name.as_str())),
+                    ("fence", transaction::fence_value(fenced.fence, BACKEND)?),
                 ];
                 let rows = run(tx, &self.fence, &arguments)
                     .await
-                    .map_err(|cause| failed(&cause).with_name(&name))?;
-                transaction::compare(&name, fence, &rows, BACKEND)
+                    .map_err(|cause| failed(&cause).with_name(&fenced.name))?;
+                transaction::compare(fenced, &rows, BACKEND)
             }
 
             /// Deletes some rows of names unused for `idle`, and returns their number. Repeat the
@@ -211,23 +206,13 @@ pub(crate) fn fence_value(fence: Fence, backend: &'static str) -> Result<Value<'
     Ok(Value::Int(fence.get() as i64)) // A checked fence is far below `i64::MAX`.
 }
 
-pub(crate) fn compare(
-    name: &LockName,
-    fence: Fence,
-    rows: &[Row],
-    backend: &'static str,
-) -> Result<()> {
+pub(crate) fn compare(fenced: &Fenced, rows: &[Row], backend: &'static str) -> Result<()> {
     let highest = rows.last().ok_or(BadRow).and_then(|row| row.fence(0));
     let highest = highest.map_err(|bad| bad_row(bad, backend))?;
-    if highest <= fence {
-        return Ok(());
+    if highest > fenced.fence {
+        return Err(fenced.superseded(highest).with_backend(backend));
     }
-    let message = format!(
-        "the fence {fence} is too old: a later holder has written with {highest}; roll this \
-         transaction back, and begin again with a new hold, and read the data again"
-    );
-    let error = Error::new(ErrorKind::Lost(Reason::Superseded), message);
-    Err(error.with_name(name).with_backend(backend))
+    Ok(())
 }
 
 const STEP: i64 = 500;

@@ -12,7 +12,7 @@
 //!
 //! let guard = locks.mutex("orders/42").acquire().await?;
 //! let mut tx = pool.begin_with("BEGIN IMMEDIATE").await?;
-//! check_fence(&mut tx, "orders/42", guard.fence()).await?; // Lost: a later holder has written
+//! check_fence(&mut tx, &guard.fenced()).await?; // Lost: a later holder has written
 //! // ... read, decide, write ...
 //! tx.commit().await?;
 //! # Ok(())
@@ -23,7 +23,7 @@
 //! the writes of the first.
 
 use lockwright_core::fencing::Fenced;
-use lockwright_core::{Error, ErrorKind, Fence, LockName, Result};
+use lockwright_core::{Error, ErrorKind, Fence, Result};
 use sqlx::sqlite::{Sqlite, SqliteConnection};
 use sqlx::{Executor, Row, Transaction};
 
@@ -34,14 +34,13 @@ const BACKEND: &str = "sqlite-transaction";
 
 /// Rejects the transaction of a holder if a later holder has already written.
 ///
-/// Records an accepted fence as part of the transaction. The name may differ from the lock's, but
-/// all writers of the same data must use the same name. [`make_fence_table`] creates the table.
+/// Records an accepted fence as part of the transaction. All writers of the same data must use the
+/// same name. [`make_fence_table`] creates the table.
 ///
 /// # Errors
 /// - [`Lost`](ErrorKind::Lost) with [`Superseded`](lockwright_core::Reason::Superseded): a later
 ///   holder has written. Roll the transaction back.
-/// - [`InvalidInput`](ErrorKind::InvalidInput): an invalid [name](LockName), or a fence above
-///   [`Fence::MAX`].
+/// - [`InvalidInput`](ErrorKind::InvalidInput): a fence above [`Fence::MAX`].
 /// - [`InvalidConfig`](ErrorKind::InvalidConfig): the table doesn't exist.
 /// - [`Denied`](ErrorKind::Denied): the file can't be written.
 /// - [`Unavailable`](ErrorKind::Unavailable): another transaction has been writing for longer than
@@ -50,16 +49,16 @@ const BACKEND: &str = "sqlite-transaction";
 ///
 /// # Cancel safety
 /// May be dropped. The transaction must then be rolled back or dropped.
-pub async fn check_fence(tx: &mut Transaction<'_, Sqlite>, name: &str, fence: Fence) -> Result<()> {
-    let name = LockName::new(name)?;
-    let fence = fence.checked().map_err(|error| error.with_backend(BACKEND))?;
+pub async fn check_fence(tx: &mut Transaction<'_, Sqlite>, fenced: &Fenced) -> Result<()> {
+    let fence = fenced.fence.checked().map_err(|error| error.with_backend(BACKEND))?;
     let number = fence.get() as i64; // a checked fence is far below `i64::MAX`
-    let row = query!("check_fence"; name.as_str(), number).fetch_one(&mut **tx).await;
-    let highest: i64 =
-        row.and_then(|row| row.try_get(0)).map_err(|cause| failed(cause).with_name(&name))?;
+    let row = query!("check_fence"; fenced.name.as_str(), number).fetch_one(&mut **tx).await;
+    let highest: i64 = row
+        .and_then(|row| row.try_get(0))
+        .map_err(|cause| failed(cause).with_name(&fenced.name))?;
     if highest > number {
         let highest = Fence::new(highest.unsigned_abs());
-        return Err(Fenced { name, fence }.superseded(highest).with_backend(BACKEND));
+        return Err(fenced.superseded(highest).with_backend(BACKEND));
     }
     Ok(())
 }

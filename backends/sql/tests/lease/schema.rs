@@ -16,7 +16,7 @@ async fn several_make_them_at_once() {
                 let mut connection = Connection::connect(&url).await.unwrap();
                 let mut tx = connection.begin().await.unwrap();
                 let ours = InTransaction::new().table(&table).unwrap();
-                ours.check_fence(&mut tx, "a", Fence::new(5)).await.unwrap();
+                ours.check_fence(&mut tx, &fenced("a", 5)).await.unwrap();
                 tx.commit().await.unwrap();
             });
         }

@@ -22,7 +22,7 @@ const SUPERSEDED: ErrorKind = ErrorKind::Lost(Reason::Superseded);
 
 async fn sell(pool: &SqlitePool, name: &str, by: u64) -> Result<(), Error> {
     let mut tx = pool.begin_with("BEGIN IMMEDIATE").await.unwrap();
-    check_fence(&mut tx, name, Fence::new(by)).await?;
+    check_fence(&mut tx, &fenced(name, by)).await?;
     tx.commit().await.unwrap();
     Ok(())
 }
@@ -46,7 +46,7 @@ async fn rolled_back_write_refuses_no_later_write() {
     let place = Place::new();
     let pool = shop(&place, PATIENT).await;
     let mut tx = pool.begin().await.unwrap();
-    check_fence(&mut tx, "a", Fence::new(9)).await.unwrap();
+    check_fence(&mut tx, &fenced("a", 9)).await.unwrap();
     tx.rollback().await.unwrap();
     sell(&pool, "a", 5).await.unwrap();
 }
@@ -69,12 +69,12 @@ async fn another_transaction_in_the_way_is_reported() {
     let place = Place::new();
     let pool = shop(&place, ms(50)).await;
     let mut first = pool.begin().await.unwrap();
-    check_fence(&mut first, "a", Fence::new(5)).await.unwrap();
+    check_fence(&mut first, &fenced("a", 5)).await.unwrap();
     let mut second = pool.begin().await.unwrap();
-    let answer = check_fence(&mut second, "a", Fence::new(6)).await;
+    let answer = check_fence(&mut second, &fenced("a", 6)).await;
     refused(answer, ErrorKind::Unavailable, "BEGIN IMMEDIATE");
     first.commit().await.unwrap();
-    check_fence(&mut second, "a", Fence::new(6)).await.unwrap();
+    check_fence(&mut second, &fenced("a", 6)).await.unwrap();
 }
 
 #[tokio::test]
@@ -84,5 +84,5 @@ async fn a_file_that_may_only_be_read_is_reported() {
     let file = SqliteConnectOptions::new().filename(place.folder().join("shop.db")).read_only(true);
     let pool = SqlitePool::connect_with(file).await.unwrap();
     let mut tx = pool.begin().await.unwrap();
-    refused(check_fence(&mut tx, "a", Fence::new(6)).await, ErrorKind::Denied, "");
+    refused(check_fence(&mut tx, &fenced("a", 6)).await, ErrorKind::Denied, "");
 }

@@ -15,7 +15,7 @@ pub(super) struct Shelf {
 impl Protected for Shelf {
     async fn write(&self, fenced: &Fenced, value: u64) -> Result<()> {
         let mut tx = self.pool.begin_with(BEGIN).await.map_err(problem)?;
-        check_fence(&mut tx, fenced.name.as_str(), fenced.fence).await?;
+        check_fence(&mut tx, fenced).await?;
         let put = sqlx::query(PUT).bind(&self.name).bind(value as i64);
         put.execute(&mut *tx).await.map_err(problem)?;
         tx.commit().await.map_err(problem)

@@ -6,6 +6,7 @@ pub(crate) use lockwright_conformance::test_helpers::{
     name, next,
 };
 use lockwright_core::Result;
+use lockwright_core::fencing::Fenced;
 
 pub(crate) use lockwright_core::{
     AcquireOutcome, BreakMode, BreakTarget, Broken, Claim, Clock, DistributedLock, Error,
@@ -37,6 +38,10 @@ pub(crate) fn in_time(time: Duration) -> Wait {
 
 pub(crate) fn reader(of: &str, ttl: Duration) -> Claim {
     Claim { mode: Mode::Shared, ..claim_for(of, ttl) }
+}
+
+pub(crate) fn fenced(of: &str, fence: u64) -> Fenced {
+    Fenced { name: name(of), fence: Fence::new(fence) }
 }
 
 pub(crate) async fn is_busy(backend: &dyn DistributedLock, claim: &Claim) -> bool {

@@ -17,5 +17,5 @@ pub(crate) fn busy(answer: Result<Outcome, Error>) {
 
 #[track_caller]
 pub(crate) fn superseded<T: std::fmt::Debug>(answer: Result<T, Error>) {
-    refused(answer, ErrorKind::Lost(Reason::Superseded), "a later holder has written");
+    refused(answer, ErrorKind::Lost(Reason::Superseded), "was accepted before");
 }

@@ -10,15 +10,15 @@ use crate::support::*;
 async fn refused_write_leaves_the_transaction_usable() {
     let (_server, pool) = shop().await;
     let mut tx = pool.begin().await.unwrap();
-    check_fence(&mut tx, "orders/42", Fence::MAX).await.unwrap();
+    check_fence(&mut tx, &fenced("orders/42", Fence::MAX.get())).await.unwrap();
     sell(&mut tx).await;
-    superseded(check_fence(&mut tx, "orders/42", Fence::new(8)).await);
+    superseded(check_fence(&mut tx, &fenced("orders/42", 8)).await);
     for number in [Fence::MAX.get() + 1, u64::MAX] {
-        let too_large = check_fence(&mut tx, "orders/42", Fence::new(number)).await;
+        let too_large = check_fence(&mut tx, &fenced("orders/42", number)).await;
         refused(too_large, ErrorKind::InvalidInput, &Fence::MAX.to_string());
     }
     for name in ["Orders/42", "orders/4", "ord'ers"] {
-        check_fence(&mut tx, name, Fence::new(1)).await.unwrap();
+        check_fence(&mut tx, &fenced(name, 1)).await.unwrap();
     }
     assert_eq!(stock(&mut tx).await, 6, "it can be used");
     tx.commit().await.unwrap();
@@ -29,7 +29,7 @@ async fn without_its_table_it_says_what_to_do() {
     let server = Server::start().unwrap();
     let pool = Pool::connect(&server.url()).await.unwrap();
     let mut tx = pool.begin().await.unwrap();
-    let answer = check_fence(&mut tx, "a", Fence::new(5)).await;
+    let answer = check_fence(&mut tx, &fenced("a", 5)).await;
     refused(answer, ErrorKind::InvalidConfig, "lockwright schema");
     tx.execute("SELECT 1").await.expect("it can be used");
     tx.rollback().await.unwrap();
@@ -37,7 +37,7 @@ async fn without_its_table_it_says_what_to_do() {
     // A connecting backend and the printed schema both create the table.
     drop(Backend::connect(&server.url()).await.unwrap());
     let mut tx = pool.begin().await.unwrap();
-    check_fence(&mut tx, "a", Fence::new(5)).await.unwrap();
+    check_fence(&mut tx, &fenced("a", 5)).await.unwrap();
     let printed = Config::new(&server.url()).unwrap().schema();
     assert!(printed.contains(&InTransaction::new().schema()), "{printed}");
 }
@@ -46,10 +46,10 @@ async fn without_its_table_it_says_what_to_do() {
 async fn rolled_back_write_refuses_no_later_write() {
     let (_server, pool) = shop().await;
     let mut tx = pool.begin().await.unwrap();
-    check_fence(&mut tx, "a", Fence::new(9)).await.unwrap();
+    check_fence(&mut tx, &fenced("a", 9)).await.unwrap();
     tx.rollback().await.unwrap();
     let mut tx = pool.begin().await.unwrap();
-    check_fence(&mut tx, "a", Fence::new(5)).await.unwrap();
+    check_fence(&mut tx, &fenced("a", 5)).await.unwrap();
 }
 
 #[tokio::test]
@@ -57,12 +57,12 @@ async fn the_later_of_two_waits_for_the_earlier_and_sees_its_work() {
     let (server, pool) = shop().await;
     for (first, second) in [(5, 6), (9, 7)] {
         let mut holder = pool.begin().await.unwrap();
-        check_fence(&mut holder, "a", Fence::new(first)).await.unwrap();
+        check_fence(&mut holder, &fenced("a", first)).await.unwrap();
         let before = stock(&mut holder).await;
         sell(&mut holder).await;
         let mut tx = pool.begin().await.unwrap();
         let later = tokio::spawn(async move {
-            let answer = check_fence(&mut tx, "a", Fence::new(second)).await;
+            let answer = check_fence(&mut tx, &fenced("a", second)).await;
             (answer, stock(&mut tx).await)
         });
         waiting(&server, 1).await;
@@ -81,10 +81,10 @@ async fn the_later_of_two_waits_for_the_earlier_and_sees_its_work() {
 async fn the_users_limit_ends_the_wait_for_another_one() {
     let (_server, pool) = shop().await;
     let mut holder = pool.begin().await.unwrap();
-    check_fence(&mut holder, "a", Fence::new(5)).await.unwrap();
+    check_fence(&mut holder, &fenced("a", 5)).await.unwrap();
     let mut tx = pool.begin().await.unwrap();
     tx.execute(SHORT_LIMIT.0).await.unwrap();
-    let late = check_fence(&mut tx, "a", Fence::new(6)).await;
+    let late = check_fence(&mut tx, &fenced("a", 6)).await;
     refused(late, ErrorKind::Unavailable, SHORT_LIMIT.1);
     assert_eq!(stock(&mut tx).await, 7, "it can be used");
 }
@@ -102,7 +102,7 @@ async fn tables_of_other_names_are_made_by_many_at_once() {
             let mut connection = Connection::connect(&url).await.unwrap();
             ours.make_tables(&mut connection).await.unwrap();
             let mut tx = connection.begin().await.unwrap();
-            ours.check_fence(&mut tx, "a", Fence::new(5)).await.unwrap();
+            ours.check_fence(&mut tx, &fenced("a", 5)).await.unwrap();
             tx.commit().await.unwrap();
         });
     }
@@ -115,7 +115,7 @@ async fn long_unused_rows_are_swept_unless_in_use() {
     let (server, pool) = shop().await;
     let mut tx = pool.begin().await.unwrap();
     for number in 0..2_001 {
-        check_fence(&mut tx, &format!("{number}"), Fence::new(5)).await.unwrap();
+        check_fence(&mut tx, &fenced(&format!("{number}"), 5)).await.unwrap();
     }
     tx.commit().await.unwrap();
     for name in ["b", "c"] {
@@ -128,7 +128,7 @@ async fn long_unused_rows_are_swept_unless_in_use() {
         server.sql(&old).unwrap();
     }
     let mut tx = pool.begin().await.unwrap();
-    check_fence(&mut tx, "7", Fence::new(5)).await.unwrap();
+    check_fence(&mut tx, &fenced("7", 5)).await.unwrap();
     locked(lock_in_transaction(&mut tx, "c", Wait::No).await);
     let mut connection = pool.acquire().await.unwrap();
     let ours = InTransaction::new();

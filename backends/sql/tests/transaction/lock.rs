@@ -48,7 +48,7 @@ async fn outside_a_transaction_it_is_refused_and_nothing_is_locked() {
         let answer = lock_in_transaction(&mut connection, "a", wait).await;
         refused(answer, ErrorKind::InvalidInput, "there is no transaction");
     }
-    let answer = check_fence(&mut connection, "a", Fence::new(5)).await;
+    let answer = check_fence(&mut connection, &fenced("a", 5)).await;
     refused(answer, ErrorKind::InvalidInput, "there is no transaction");
     assert_eq!(count(&server, LOCKS), 0);
     assert_eq!(count(&server, "SELECT count(*) FROM lockwright_fence"), 0);

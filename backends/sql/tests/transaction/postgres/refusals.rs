@@ -15,9 +15,9 @@ async fn above_read_committed_a_concurrent_one_is_an_error() {
         tx.execute(AssertSqlSafe(set)).await.unwrap();
         stock(&mut tx).await;
         let mut other = pool.begin().await.unwrap();
-        check_fence(&mut other, "a", Fence::new(number)).await.unwrap();
+        check_fence(&mut other, &fenced("a", number)).await.unwrap();
         other.commit().await.unwrap();
-        let late = check_fence(&mut tx, "a", Fence::new(number + 1)).await;
+        let late = check_fence(&mut tx, &fenced("a", number + 1)).await;
         refused(late, ErrorKind::Unavailable, "begin again");
         tx.rollback().await.unwrap();
     }

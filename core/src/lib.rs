@@ -6,6 +6,7 @@ pub mod backend_util;
 mod claim;
 mod client;
 mod clock;
+mod credentials;
 pub mod duration;
 mod error;
 mod event;
@@ -31,6 +32,7 @@ pub use client::{
     MultiGuard, MultiRequest, Observer, Owner, Permit, Request, Signal, Ticket, TicketError,
 };
 pub use clock::{BootInstant, Clock};
+pub use credentials::{CredentialProvider, Credentials};
 pub use error::{Error, ErrorKind, Result, Step};
 pub use event::{Event, Events};
 pub use identity::Identity;

@@ -38,6 +38,8 @@ const BACKEND: &str = "mysql-transaction";
 
 const SCHEMA: &str = include_str!("../../schema/mysql_transaction.sql");
 
+const FENCE_CHECK: &str = include_str!("queries/check_fence.sql");
+
 /// Fails outside a transaction, where the savepoint ends at once.
 const PROBE: &str = "SAVEPOINT lockwright_probe; RELEASE SAVEPOINT lockwright_probe";
 
@@ -103,13 +105,37 @@ impl InTransaction {
         let sql = |text: &str| Sql::new(&tables.expand(text, MySql::QUOTE));
         Self {
             lock: sql(include_str!("queries/transaction_lock.sql")),
-            fence: sql(include_str!("queries/check_fence.sql")),
+            fence: sql(&format!("{PROBE};\n{FENCE_CHECK}")),
             sweep: [("{turn}", "used"), ("{fence}", "updated")].map(|(swept, age)| {
                 let text = include_str!("queries/transaction_sweep.sql");
                 sql(&text.replace("{swept}", swept).replace("{age}", age))
             }),
             tables,
         }
+    }
+
+    /// Returns the SQL of [`check_fence`](check_fence()), for another driver or language: two
+    /// statements, to be executed in the transaction of the write. The parameters of the first are
+    /// the name and three times the fence, a `BIGINT`. The parameter of the second is the name.
+    ///
+    /// The second statement returns one row with the highest fence. If that fence is above the
+    /// holder's, a later holder has written: roll the transaction back.
+    ///
+    /// ```
+    /// let [record, read] = lockwright_sql::mysql::InTransaction::new().fence_check();
+    /// assert_eq!(
+    ///     record,
+    ///     "INSERT INTO `lockwright_fence` (name, fence, updated) VALUES (?, ?, UTC_TIMESTAMP()) \
+    ///      ON DUPLICATE KEY UPDATE updated = IF(fence <= ?, UTC_TIMESTAMP(), updated), \
+    ///      fence = GREATEST(fence, ?)"
+    /// );
+    /// assert_eq!(read, "SELECT fence FROM `lockwright_fence` WHERE name = ? FOR UPDATE");
+    /// ```
+    pub fn fence_check(&self) -> [String; 2] {
+        let sql = Sql::new(&self.tables.expand(FENCE_CHECK, MySql::QUOTE));
+        let text = sql.with_placeholders(MySql::PLACEHOLDER).text;
+        let (record, read) = text.split_once("; ").expect("the check has two statements");
+        [record, read].map(str::to_owned)
     }
 
     async fn make(&self, connection: &mut MySqlConnection) -> Result<()> {

@@ -50,6 +50,8 @@ const KEY: &str =
 
 const SCHEMA: &str = include_str!("../../schema/postgres_transaction.sql");
 
+const FENCE_CHECK: &str = include_str!("queries/check_fence.sql");
+
 const ROLL_BACK: &str = "ROLLBACK TO SAVEPOINT lockwright; RELEASE SAVEPOINT lockwright";
 
 /// Locks a name in the application's own transaction, until the transaction ends.
@@ -94,10 +96,37 @@ impl InTransaction {
         Self {
             try_lock: sql(include_str!("queries/transaction_try.sql")),
             wait: sql(include_str!("queries/transaction_wait.sql")),
-            fence: sql(include_str!("queries/check_fence.sql")),
+            // The savepoint fails outside a transaction.
+            fence: sql(&format!(
+                "SAVEPOINT lockwright;\n{FENCE_CHECK};\nRELEASE SAVEPOINT lockwright"
+            )),
             sweep: sql(include_str!("queries/transaction_sweep.sql")),
             tables,
         }
+    }
+
+    /// Returns the SQL of [`check_fence`](check_fence()), for another driver or language: one
+    /// statement, to be executed in the transaction of the write. `$1` is the name, a text, and
+    /// `$2` the fence, a `bigint`.
+    ///
+    /// The statement returns one row with the highest fence. If that fence is above `$2`, a later
+    /// holder has written: roll the transaction back.
+    ///
+    /// ```
+    /// let sql = lockwright_sql::postgres::InTransaction::new().fence_check();
+    /// assert_eq!(
+    ///     sql,
+    ///     "INSERT INTO \"lockwright_fence\" AS seen (name, fence, updated) \
+    ///      VALUES ($1, $2, clock_timestamp()) \
+    ///      ON CONFLICT (name) DO UPDATE SET \
+    ///      updated = CASE WHEN seen.fence <= EXCLUDED.fence THEN EXCLUDED.updated ELSE seen.updated END, \
+    ///      fence = greatest(seen.fence, EXCLUDED.fence) \
+    ///      RETURNING seen.fence"
+    /// );
+    /// ```
+    pub fn fence_check(&self) -> String {
+        let sql = Sql::new(&self.tables.expand(FENCE_CHECK, Postgresql::QUOTE));
+        sql.with_placeholders(Postgresql::PLACEHOLDER).text.to_string()
     }
 
     async fn make(&self, connection: &mut PgConnection) -> Result<()> {

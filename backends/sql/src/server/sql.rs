@@ -97,8 +97,14 @@ impl Sql {
     /// Creates SQL that is prepared, unless it has several statements.
     pub(crate) fn to_prepare(text: &str, placeholder: Placeholder) -> Self {
         let mut sql = Self::new(text);
+        sql.prepared = Some(sql.with_placeholders(placeholder))
+            .filter(|prepared| !prepared.text.contains(';'));
+        sql
+    }
+
+    pub(crate) fn with_placeholders(&self, placeholder: Placeholder) -> Prepared {
         let mut parameters: Vec<String> = Vec::new();
-        let text = sql.with_parameters(|name, text| {
+        let text = self.with_parameters(|name, text| {
             if placeholder == Placeholder::QuestionMark {
                 parameters.push(name.to_owned());
                 text.push('?');
@@ -111,10 +117,7 @@ impl Sql {
             });
             text.push_str(&format!("${}", at + 1));
         });
-        if !text.contains(';') {
-            sql.prepared = Some(Prepared { text: text.into(), parameters });
-        }
-        sql
+        Prepared { text: text.into(), parameters }
     }
 
     pub(crate) fn prepared(&self) -> Option<&Prepared> {

@@ -28,9 +28,15 @@ use sqlx::sqlite::{Sqlite, SqliteConnection};
 use sqlx::{Executor, Row, Transaction};
 
 use super::errors::{is_busy, is_refused, lacks_a_table};
-use super::statements::query;
 
 const BACKEND: &str = "sqlite-transaction";
+
+/// The SQL of [`check_fence`], for another driver or language: one statement, to be executed in the
+/// transaction of the write. `?1` is the name, a text, and `?2` the fence, an integer.
+///
+/// The statement returns one row with the highest fence. If that fence is above `?2`, a later
+/// holder has written: roll the transaction back.
+pub const FENCE_CHECK: &str = include_str!("queries/check_fence.sql");
 
 /// Rejects the transaction of a holder if a later holder has already written.
 ///
@@ -52,7 +58,8 @@ const BACKEND: &str = "sqlite-transaction";
 pub async fn check_fence(tx: &mut Transaction<'_, Sqlite>, fenced: &Fenced) -> Result<()> {
     let fence = fenced.fence.checked().map_err(|error| error.with_backend(BACKEND))?;
     let number = fence.get() as i64; // a checked fence is far below `i64::MAX`
-    let row = query!("check_fence"; fenced.name.as_str(), number).fetch_one(&mut **tx).await;
+    let row =
+        sqlx::query(FENCE_CHECK).bind(fenced.name.as_str()).bind(number).fetch_one(&mut **tx).await;
     let highest: i64 = row
         .and_then(|row| row.try_get(0))
         .map_err(|cause| failed(cause).with_name(&fenced.name))?;

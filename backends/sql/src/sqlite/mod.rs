@@ -36,7 +36,7 @@ use std::time::Duration;
 use lockwright_core::{Fault, Faults, Fencing, Modes, Order, Profile, Result, Scope, WakeUp};
 
 pub use config::{Config, Synchronous};
-pub use fencing::{check_fence, make_fence_table};
+pub use fencing::{FENCE_CHECK, check_fence, make_fence_table};
 
 use connection::Database;
 use wakeup::Waiters;

@@ -16,7 +16,7 @@ use crate::kind;
 use crate::queries::files;
 
 pub(super) const QUERIES: &str =
-    files!("acquire", "break", "check_fence", "inspect", "release", "renew", "swap", "sweep");
+    files!("acquire", "break", "inspect", "release", "renew", "swap", "sweep");
 
 macro_rules! query {
     ($name:literal $(; $($value:expr),+)?) => {

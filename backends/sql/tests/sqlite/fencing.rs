@@ -1,6 +1,6 @@
 //! Tests that writes with an outdated fence to the application's own file are rejected.
 
-use lockwright_sql::sqlite::{check_fence, make_fence_table};
+use lockwright_sql::sqlite::{FENCE_CHECK, check_fence, make_fence_table};
 use sqlx::Executor;
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool, SqlitePoolOptions};
 
@@ -39,6 +39,18 @@ async fn fences_up_to_the_largest_are_accepted() {
     for name in ["A", "ord'ers"] {
         sell(&pool, name, 1).await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn check_by_its_sql_finds_a_stale_fence() {
+    let place = Place::new();
+    let pool = shop(&place, PATIENT).await;
+    for (fence, highest) in [(5, 5), (4, 5), (6, 6)] {
+        let check = sqlx::query_scalar(FENCE_CHECK).bind("a").bind(fence);
+        let found: i64 = check.fetch_one(&pool).await.unwrap();
+        assert_eq!(found, highest);
+    }
+    refused(sell(&pool, "a", 5).await, SUPERSEDED, "");
 }
 
 #[tokio::test]

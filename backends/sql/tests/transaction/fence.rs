@@ -2,7 +2,7 @@ use lockwright_sql::transaction::Wait;
 
 use super::server::*;
 use super::shop::{sell, shop, stock};
-use super::{CREATE_SCHEMA, SHORT_LIMIT, TABLES, waiting};
+use super::{CREATE_SCHEMA, SHORT_LIMIT, TABLES, fence_by_sql, waiting};
 use crate::expect::{locked, refused, superseded};
 use crate::support::*;
 
@@ -22,6 +22,18 @@ async fn refused_write_leaves_the_transaction_usable() {
     }
     assert_eq!(stock(&mut tx).await, 6, "it can be used");
     tx.commit().await.unwrap();
+}
+
+#[tokio::test]
+async fn check_by_its_sql_finds_a_stale_fence() {
+    let (_server, pool) = shop().await;
+    for (fence, highest) in [(5, 5), (4, 5), (5, 5), (6, 6)] {
+        let mut tx = pool.begin().await.unwrap();
+        assert_eq!(fence_by_sql(&mut tx, "a", fence).await, highest);
+        tx.commit().await.unwrap();
+    }
+    let mut tx = pool.begin().await.unwrap();
+    superseded(check_fence(&mut tx, &fenced("a", 5)).await);
 }
 
 #[tokio::test]

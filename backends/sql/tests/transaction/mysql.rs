@@ -9,10 +9,10 @@ mod shop;
 #[path = "waiting.rs"]
 mod waiting;
 
-use sqlx::{Executor, Row};
+use sqlx::{AssertSqlSafe, Executor, Row};
 use tokio::time::sleep;
 
-use self::server::{Connection, Server, count};
+use self::server::{Connection, InTransaction, Server, count};
 use crate::expect::PATIENCE;
 use crate::support::{ms, mysql as server, within};
 
@@ -44,6 +44,13 @@ async fn limit(connection: &mut Connection) -> String {
 }
 
 const LOCKS: &str = "SELECT count(*) FROM lockwright_turn";
+
+async fn fence_by_sql(tx: &mut Connection, name: &str, fence: i64) -> i64 {
+    let [record, read] = InTransaction::new().fence_check().map(AssertSqlSafe);
+    let record = sqlx::query(record).bind(name).bind(fence).bind(fence).bind(fence);
+    record.execute(&mut *tx).await.unwrap();
+    sqlx::query_scalar(read).bind(name).fetch_one(tx).await.unwrap()
+}
 
 async fn waiting(server: &Server, number: usize) {
     let waiting =

@@ -10,9 +10,9 @@ mod timeouts;
 #[path = "waiting.rs"]
 mod waiting;
 
-use sqlx::Row;
+use sqlx::{AssertSqlSafe, Row};
 
-use self::server::{Connection, Server, count};
+use self::server::{Connection, InTransaction, Server, count};
 use crate::expect::PATIENCE;
 use crate::support::{postgres as server, within};
 
@@ -40,6 +40,11 @@ const LOCKS: &str = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' A
 
 fn advisory(server: &Server, granted: bool) -> usize {
     count(server, &format!("{LOCKS} = {granted}"))
+}
+
+async fn fence_by_sql(tx: &mut Connection, name: &str, fence: i64) -> i64 {
+    let check = sqlx::query_scalar(AssertSqlSafe(InTransaction::new().fence_check()));
+    check.bind(name).bind(fence).fetch_one(tx).await.unwrap()
 }
 
 async fn waiting(server: &Server, number: usize) {

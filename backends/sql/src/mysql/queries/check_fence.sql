@@ -1,7 +1,4 @@
--- Outside a transaction, RELEASE SAVEPOINT fails, and nothing is written. The SELECT locks the row,
--- because a plain SELECT could use an older snapshot.
-SAVEPOINT lockwright_probe;
-RELEASE SAVEPOINT lockwright_probe;
+-- The SELECT locks the row, because a plain SELECT could use an older snapshot.
 INSERT INTO {fence} (name, fence, updated) VALUES (:name, :fence, UTC_TIMESTAMP())
 ON DUPLICATE KEY UPDATE updated = IF(fence <= :fence, UTC_TIMESTAMP(), updated),
                         fence = GREATEST(fence, :fence);

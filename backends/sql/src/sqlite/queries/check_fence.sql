@@ -1,5 +1,3 @@
-/* check_fence */
--- Returns the name's highest fence. If that fence is above ?2, a later holder has written.
 INSERT INTO lockwright_fence (name, fence, updated) VALUES (?1, ?2, datetime('now', 'subsec'))
 ON CONFLICT (name) DO UPDATE SET
     updated = iif(fence <= excluded.fence, excluded.updated, updated),

@@ -49,9 +49,10 @@ mod schema;
 pub use config::{Config, Requirement};
 pub use connect::connect;
 pub use lockwright_core::{
-    BootInstant, Builder, Clock, Election, Error, ErrorKind, Fence, Guard, Held, HoldState, Leader,
-    Leadership, LockName, Locks, MetricsSnapshot, Mode, MultiGuard, MultiRequest, Observer, Owner,
-    Permit, Profile, Reason, Request, Result, Signal, Ticket, TicketError, Token, fencing,
+    BootInstant, Builder, Clock, CredentialProvider, Credentials, Election, Error, ErrorKind,
+    Fence, Guard, Held, HoldState, Leader, Leadership, LockName, Locks, MetricsSnapshot, Mode,
+    MultiGuard, MultiRequest, Observer, Owner, Permit, Profile, Reason, Request, Result, Signal,
+    Ticket, TicketError, Token, fencing,
 };
 /// The etcd backend, and a fence check in a transaction.
 #[cfg(feature = "etcd")]

@@ -50,4 +50,4 @@ impl Config {
     }
 }
 
-config::common_settings!(MySql, "database", ["mysql-session", "mysql-row"]);
+config::common_settings!(MySql, MySqlConnectOptions, "database", ["mysql-session", "mysql-row"]);

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use lockwright_core::{ErrorKind, Finding, Result};
+use lockwright_core::{CredentialProvider, ErrorKind, Finding, Result};
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlDatabaseError, MySqlRow};
 use sqlx::{AssertSqlSafe, Column, ConnectOptions, Either, Row as _, TypeInfo, ValueRef};
 
@@ -72,6 +72,7 @@ const COLUMNS: [&str; 5] = ["asked.name", "asked.token", "locked.name", "locked.
 #[derive(Clone)]
 pub(crate) struct MySql {
     pub(super) server: MySqlConnectOptions,
+    pub(super) credentials: Option<CredentialProvider>,
     tables: Tables,
     backend: &'static str,
     is_direct: Arc<AtomicBool>,
@@ -81,6 +82,7 @@ impl MySql {
     pub(super) fn new(config: &Config) -> Self {
         Self {
             server: config.server.clone().disable_statement_logging(),
+            credentials: config.common.credentials.clone(),
             tables: config.common.tables.clone(),
             backend: config.backend(),
             is_direct: Arc::default(),
@@ -97,7 +99,7 @@ impl MySql {
     }
 
     pub(super) async fn connect(&self) -> sqlx::Result<MySqlConnection> {
-        let mut connection = self.server.connect().await?;
+        let mut connection = self.options().await?.connect().await?;
         fetch_on(&mut connection, BEGIN.to_owned()).await?;
         Ok(connection)
     }

@@ -50,4 +50,9 @@ impl Config {
     }
 }
 
-config::common_settings!(Postgresql, "schema", ["postgres-session", "postgres-row"]);
+config::common_settings!(
+    Postgresql,
+    PgConnectOptions,
+    "schema",
+    ["postgres-session", "postgres-row"]
+);

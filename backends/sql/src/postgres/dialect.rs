@@ -2,7 +2,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lockwright_core::{Finding, Result, Token};
+use lockwright_core::{CredentialProvider, Finding, Result, Token};
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions, PgRow};
 use sqlx::{AssertSqlSafe, Column, ConnectOptions, Row as _, TypeInfo, ValueRef};
 
@@ -18,6 +18,7 @@ use crate::server::{
 #[derive(Clone)]
 pub(crate) struct Postgresql {
     pub(super) server: PgConnectOptions,
+    pub(super) credentials: Option<CredentialProvider>,
     tables: Tables,
     backend: &'static str,
     /// This client's mark: see [`pooler`](super::pooler).
@@ -40,6 +41,7 @@ impl Postgresql {
     pub(super) fn new(config: &Config) -> Self {
         Self {
             server: config.server.clone().disable_statement_logging(),
+            credentials: config.common.credentials.clone(),
             tables: config.common.tables.clone(),
             backend: config.backend(),
             mark: None,
@@ -54,15 +56,18 @@ impl Postgresql {
     }
 
     /// Returns a pool for a [`PgListener`](sqlx::postgres::PgListener).
-    pub(super) fn single_connection_pool(&self, connect_limit: Duration) -> PgPool {
-        PgPoolOptions::new()
+    pub(super) async fn single_connection_pool(
+        &self,
+        connect_limit: Duration,
+    ) -> sqlx::Result<PgPool> {
+        Ok(PgPoolOptions::new()
             .max_connections(1)
             .acquire_timeout(connect_limit)
             .idle_timeout(None)
             .max_lifetime(None)
             .test_before_acquire(false)
             .after_release(|_, _| Box::pin(async { Ok(false) }))
-            .connect_lazy_with(self.server.clone())
+            .connect_lazy_with(self.options().await?))
     }
 
     pub(super) fn identity(&self) -> String {
@@ -130,7 +135,7 @@ impl Dialect for Postgresql {
 
     async fn open(&self, limits: Limits) -> sqlx::Result<Opened<Connection>> {
         let opened = Instant::now();
-        let mut driver = self.server.connect().await?;
+        let mut driver = self.options().await?.connect().await?;
         let [lock, statement] = [limits.answer, limits.slow].map(below);
         let is_direct = self.is_direct();
         let unset = |name: &str| format!("current_setting('{name}') = '0'");

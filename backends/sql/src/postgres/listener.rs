@@ -188,9 +188,10 @@ type Line = (PgListener, Permit<Postgresql>);
 async fn line(pool: &Pool<Postgresql>, permit: Permit<Postgresql>) -> sqlx::Result<Option<Line>> {
     let limits = pool.limits();
     let dialect = pool.dialect();
-    let (begun, only_one) = (Instant::now(), dialect.single_connection_pool(limits.connect));
+    let (begun, shared) = (Instant::now(), pool.shared_dialect());
     let identity = format!("SELECT {}", dialect.identity());
     let opening = async move {
+        let only_one = shared.single_connection_pool(limits.connect).await?;
         let mut listener = PgListener::connect_with(&only_one).await?;
         // With eager reconnects, waiters would silently miss notifications.
         listener.eager_reconnect(false);

@@ -1,7 +1,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use lockwright_core::{Error, Result, redact};
+use lockwright_core::{CredentialProvider, Error, Result, redact};
 
 use super::session_lock::Kind;
 use super::{Limits, SessionLimit, Tables, tls};
@@ -39,6 +39,7 @@ pub(crate) struct Common {
     pub(crate) connect: Option<Duration>,
     pub(crate) answer: Option<Duration>,
     pub(crate) for_diagnosis: bool,
+    pub(crate) credentials: Option<CredentialProvider>,
 }
 
 impl Common {
@@ -157,7 +158,7 @@ fn invalid_url(url: &str, cause: &sqlx::Error) -> Error {
 }
 
 macro_rules! common_settings {
-    ($dialect:ident, $schema:literal, [$session:literal, $row:literal]) => {
+    ($dialect:ident, $options:ty, $schema:literal, [$session:literal, $row:literal]) => {
         impl Config {
             /// Sets the mode.
             pub fn mode(mut self, mode: $crate::server::Mode) -> Self {
@@ -199,6 +200,15 @@ macro_rules! common_settings {
                 self
             }
 
+            /// Sets a provider of credentials, which replace the login in the URL.
+            ///
+            /// The server checks credentials only when a connection opens. A connection stays open
+            /// after its token expires, unless the server closes it.
+            pub fn credentials(mut self, provider: lockwright_core::CredentialProvider) -> Self {
+                self.common.credentials = Some(provider);
+                self
+            }
+
             /// Makes `connect` create no tables, and accept a server that can't lock, such as a
             /// replica, for [`doctor`](lockwright_core::DistributedLock::doctor).
             pub fn for_diagnosis(mut self) -> Self {
@@ -222,6 +232,20 @@ macro_rules! common_settings {
                     $crate::server::Mode::Session => $session,
                     $crate::server::Mode::Row => $row,
                 }
+            }
+        }
+
+        impl $dialect {
+            /// Returns the options of a new connection, with the provider's credentials.
+            pub(super) async fn options(&self) -> sqlx::Result<$options> {
+                let Some(provider) = &self.credentials else { return Ok(self.server.clone()) };
+                let login = provider.credentials().await;
+                let login = login.map_err(|error| sqlx::Error::AnyDriverError(error.into()))?;
+                let server = self.server.clone().password(&login.password);
+                Ok(match &login.username {
+                    Some(username) => server.username(username),
+                    None => server,
+                })
             }
         }
 

@@ -116,6 +116,9 @@ pub(crate) fn not_connected<D: Dialect>(cause: &sqlx::Error, dialect: &D) -> Err
             sqlx::Error::Configuration(_) | sqlx::Error::InvalidArgument(_) => {
                 Error::invalid_config("the URL's settings can't be used")
             }
+            sqlx::Error::AnyDriverError(_) => {
+                Error::unavailable("a new connection can't be set up")
+            }
             _ => Error::unavailable("the server can't be reached"),
         }),
     };

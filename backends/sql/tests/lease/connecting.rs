@@ -1,5 +1,9 @@
-use super::missing_databases;
+use std::sync::Mutex;
+
+use lockwright_core::{CredentialProvider, Credentials};
+
 use super::server::*;
+use super::{CHANGE_PASSWORD, missing_databases};
 use crate::support::*;
 
 #[test]
@@ -57,4 +61,47 @@ async fn time_limits_may_be_of_any_length() {
     let config = Config::new(&server.url()).unwrap();
     let config = config.response_timeout(Duration::MAX).connect_timeout(Duration::MAX);
     acquire_and_release(&config.connect().await.unwrap(), "x").await;
+}
+
+async fn outcome(backend: &Backend, claim: &Claim) -> Result<AcquireOutcome, ErrorKind> {
+    backend.try_acquire(claim).await.map_err(|error| error.kind())
+}
+
+#[tokio::test]
+async fn provider_is_asked_for_each_connection() {
+    for mode in ALL_MODES {
+        let server = plain();
+        let password = Arc::new(Mutex::new(server.password().to_owned()));
+        let current = Arc::clone(&password);
+        let provider = CredentialProvider::new(move || {
+            let password = current.lock().unwrap().clone();
+            async { Ok::<_, Error>(Credentials { username: Some("lockwright".into()), password }) }
+        });
+        let url = in_mode(&format!("{SCHEME}://{}/lockwright", server.address()), mode);
+        let rotating = Config::new(&url).unwrap().credentials(provider).connect().await.unwrap();
+        let fixed = backend(&server, mode).await;
+        acquire_and_release(&rotating, "x").await;
+        acquire_and_release(&fixed, "x").await;
+        server.sql(CHANGE_PASSWORD).unwrap();
+        *password.lock().unwrap() = "changed".to_owned();
+        server.terminate_sessions().unwrap();
+        let (claim, late) = (claim("x"), claim("x"));
+        within(LIMIT, "a grant", async || {
+            matches!(outcome(&rotating, &claim).await, Ok(AcquireOutcome::Granted(_)))
+        })
+        .await;
+        within(LIMIT, "a refusal", async || {
+            matches!(outcome(&fixed, &late).await, Err(ErrorKind::Denied))
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn failing_provider_is_reported() {
+    let provider = CredentialProvider::new(|| async { Err("no vault") });
+    let config = patient(&format!("{SCHEME}://127.0.0.1:1/x")).credentials(provider);
+    let error = config.connect().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(format!("{error:?}").contains("no vault"), "{error:?}");
 }

@@ -22,6 +22,8 @@ fn missing_databases(url: &str) -> Vec<(String, ErrorKind)> {
     vec![(url.to_owned(), ErrorKind::InvalidConfig), (format!("{url}/nothere"), ErrorKind::Denied)]
 }
 
+const CHANGE_PASSWORD: &str = "ALTER USER lockwright@'%' IDENTIFIED BY 'changed'";
+
 /// SQL that begins and ends a short time limit for statements.
 const SHORT_LIMIT: [&str; 2] =
     ["SET GLOBAL max_statement_time = 0.2", "SET GLOBAL max_statement_time = 0"];

@@ -22,6 +22,8 @@ fn missing_databases(url: &str) -> Vec<(String, ErrorKind)> {
     vec![(format!("{url}?dbname=nothere"), ErrorKind::InvalidConfig)]
 }
 
+const CHANGE_PASSWORD: &str = "ALTER ROLE lockwright PASSWORD 'changed'";
+
 const SHORT_LIMIT: [&str; 2] = [
     "ALTER ROLE lockwright SET statement_timeout = '200ms'",
     "ALTER ROLE lockwright RESET statement_timeout",

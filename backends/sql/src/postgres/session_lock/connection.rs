@@ -66,7 +66,7 @@ impl PgSession {
         let (weak_pool, shared) = (Arc::downgrade(&common.pool), common.pool.shared_dialect());
         let opening = async move {
             // A long limit, so even an abandoned opening gets its session's id.
-            let pool = shared.single_connection_pool(Duration::from_secs(3_600));
+            let pool = shared.single_connection_pool(Duration::from_secs(3_600)).await?;
             let mut listener = tokio::select! {
                 biased;
                 listener = PgListener::connect_with(&pool) => listener,

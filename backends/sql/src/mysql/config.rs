@@ -3,6 +3,7 @@ use sqlx::mysql::MySqlConnectOptions;
 
 use super::dialect::MySql;
 use crate::server::config::{self, Common};
+use crate::server::tls;
 
 /// The URL parameters that sqlx supports. It silently ignores any other.
 const OF_SQLX: &str =
@@ -41,12 +42,23 @@ impl Config {
         let (server, common): (MySqlConnectOptions, _) =
             config::parse(url, ["mysql", "mariadb"], wrong_scheme, OF_SQLX)
                 .map_err(|error| error.with_backend("mysql"))?;
+        Ok(Self { shown: redact::url(url), common, ..Self::from_options(&server) })
+    }
+
+    /// Creates settings from the driver's, such as `&pool.connect_options()`.
+    ///
+    /// Lockwright opens its own connections. It doesn't use the pool's, because it changes settings
+    /// of its sessions, and ends a session whose answer is late. The pool's callbacks, such as
+    /// `after_connect`, don't apply.
+    pub fn from_options(server: &MySqlConnectOptions) -> Self {
+        tls::choose_provider();
         let server = server
+            .clone()
             .pipes_as_concat(false)
             .no_engine_substitution(false)
             .timezone(None)
             .set_names(false);
-        Ok(Self { server, shown: redact::url(url), common })
+        Self { shown: server.get_host().to_owned(), server, common: Common::default() }
     }
 }
 

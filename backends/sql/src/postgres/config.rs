@@ -3,6 +3,7 @@ use sqlx::postgres::PgConnectOptions;
 
 use super::dialect::Postgresql;
 use crate::server::config::{self, Common};
+use crate::server::tls;
 
 /// The URL parameters that sqlx supports. For others, it only logs a warning.
 const OF_SQLX: &str = "sslmode, ssl-mode, sslrootcert, ssl-root-cert, ssl-ca, sslcert, ssl-cert, \
@@ -40,13 +41,23 @@ impl Config {
         let (server, common): (PgConnectOptions, _) =
             config::parse(url, ["postgres", "postgresql"], wrong_scheme, OF_SQLX)
                 .map_err(|error| error.with_backend("postgres"))?;
+        Ok(Self { shown: redact::url(url), common, ..Self::from_options(&server) })
+    }
+
+    /// Creates settings from the driver's, such as `&pool.connect_options()`.
+    ///
+    /// Lockwright opens its own connections. It doesn't use the pool's, because it sets time limits
+    /// in its sessions, and ends a session whose answer is late. The pool's callbacks, such as
+    /// `after_connect`, don't apply.
+    pub fn from_options(server: &PgConnectOptions) -> Self {
+        tls::choose_provider();
         let server = match server.get_application_name() {
-            Some(_) => server,
-            None => server.application_name("lockwright"),
+            Some(_) => server.clone(),
+            None => server.clone().application_name("lockwright"),
         };
         // PgBouncer rejects connections that set this parameter.
         let server = server.extra_float_digits(None);
-        Ok(Self { server, shown: redact::url(url), common })
+        Self { shown: server.get_host().to_owned(), server, common: Common::default() }
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 use lockwright_core::{CredentialProvider, Error, Result, redact};
 
 use super::session_lock::Kind;
-use super::{Limits, SessionLimit, Tables, tls};
+use super::{Limits, SessionLimit, Tables};
 
 /// Longer time limits are shortened, because servers reject more than 24 days.
 const LONGEST_LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
@@ -89,7 +89,6 @@ pub(crate) fn parse<T: FromStr<Err = sqlx::Error>>(
             Some(what) => Error::invalid_config(format!("the URL {:?}: {what}", redact::url(url))),
             None => error,
         })?;
-    tls::choose_provider();
     let server = rest.parse::<T>().map_err(|cause| invalid_url(&rest, &cause))?;
     Ok((server, common))
 }

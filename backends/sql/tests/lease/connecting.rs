@@ -1,9 +1,11 @@
 use std::sync::Mutex;
 
 use lockwright_core::{CredentialProvider, Credentials};
+use lockwright_sql::postgres::Mode as HoldMode;
+use sqlx::Row;
 
 use super::server::*;
-use super::{CHANGE_PASSWORD, missing_databases};
+use super::{CHANGE_PASSWORD, SETTING, missing_databases};
 use crate::support::*;
 
 #[test]
@@ -104,4 +106,21 @@ async fn failing_provider_is_reported() {
     let error = config.connect().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(format!("{error:?}").contains("no vault"), "{error:?}");
+}
+
+/// The pool's only connection is in use, so Lockwright can't use it.
+#[tokio::test]
+async fn application_keeps_its_pool() {
+    let server = plain();
+    let pool = PoolOptions::new().max_connections(1).connect(&server.url()).await.unwrap();
+    let mut connection = pool.acquire().await.unwrap();
+    run(&mut connection, SETTING[0]).await;
+    for mode in [HoldMode::Lease, HoldMode::Session, HoldMode::Row] {
+        let config = Config::from_options(&pool.connect_options()).mode(mode);
+        let backend = config.connect().await.unwrap();
+        acquire_and_release(&backend, "x").await;
+    }
+    drop(connection);
+    let row = pool.fetch_one(SETTING[1]).await.unwrap();
+    assert_eq!(row.get::<String, _>(0), SETTING[2]);
 }

@@ -24,6 +24,10 @@ fn missing_databases(url: &str) -> Vec<(String, ErrorKind)> {
 
 const CHANGE_PASSWORD: &str = "ALTER USER lockwright@'%' IDENTIFIED BY 'changed'";
 
+/// SQL that sets and returns a session's limit, and the limit.
+const SETTING: [&str; 3] =
+    ["SET lock_wait_timeout = 7", "SELECT CAST(@@lock_wait_timeout AS CHAR)", "7"];
+
 /// SQL that begins and ends a short time limit for statements.
 const SHORT_LIMIT: [&str; 2] =
     ["SET GLOBAL max_statement_time = 0.2", "SET GLOBAL max_statement_time = 0"];

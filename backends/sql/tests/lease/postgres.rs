@@ -24,6 +24,9 @@ fn missing_databases(url: &str) -> Vec<(String, ErrorKind)> {
 
 const CHANGE_PASSWORD: &str = "ALTER ROLE lockwright PASSWORD 'changed'";
 
+/// SQL that sets and returns a session's limit, and the limit.
+const SETTING: [&str; 3] = ["SET lock_timeout = '7s'", "SHOW lock_timeout", "7s"];
+
 const SHORT_LIMIT: [&str; 2] = [
     "ALTER ROLE lockwright SET statement_timeout = '200ms'",
     "ALTER ROLE lockwright RESET statement_timeout",

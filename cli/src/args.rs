@@ -111,6 +111,13 @@ pub(crate) enum Command {
         prefix: String,
     },
 
+    /// Print events as holds begin and end
+    ///
+    /// Prints a line when a name is held, a hold ends or is broken, or the number of waiters
+    /// changes, beginning with the present holds. `watch` compares readings, so it may miss a hold
+    /// that is shorter than the pause between two. It continues while the server is unreachable.
+    Watch(Readings),
+
     /// Show a lock's holders
     ///
     /// Exit code 1 if the lock is free.
@@ -280,6 +287,18 @@ pub(crate) struct Acquire {
     /// How long the hold lasts after `acquire`, and after each `renew`: 10m, 1h
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = duration::ttl)]
     pub ttl: Duration,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Readings {
+    /// Only names with this prefix
+    #[arg(default_value = "", hide_default_value = true)]
+    pub prefix: String,
+
+    /// The pause between two readings, at least 100ms
+    #[arg(long, value_name = "TIME", default_value = "1s")]
+    #[arg(allow_hyphen_values = true, value_parser = duration::every)]
+    pub every: Duration,
 }
 
 #[derive(Debug, Args)]

@@ -28,6 +28,14 @@ pub(crate) fn some(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// The pause between two readings of all held names.
+pub(crate) fn every(text: &str) -> Result<Duration, String> {
+    match any(text)? {
+        time if time < Duration::from_millis(100) => Err("at least 100ms".to_owned()),
+        time => Ok(time),
+    }
+}
+
 pub(crate) fn show(duration: Duration) -> String {
     let seconds = duration.as_secs();
     match seconds {

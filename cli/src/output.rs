@@ -54,12 +54,19 @@ impl Output {
         if !self.json {
             return stderr::write_message(sentence, patience);
         }
-        // A clock before 1970 isn't an error: the event is written.
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let mut line = json!({ "event": event, "time": rfc3339(now) });
-        if let (Value::Object(line), Value::Object(fields)) = (&mut line, fields) {
-            line.extend(fields);
-        }
-        stderr::write_within(&format!("{line}\n"), patience);
+        stderr::write_within(&event_line(event, fields), patience);
     }
+}
+
+pub(crate) fn event_line(event: &str, fields: Value) -> String {
+    let mut line = json!({ "event": event, "time": time_of_day() });
+    if let (Value::Object(line), Value::Object(fields)) = (&mut line, fields) {
+        line.extend(fields);
+    }
+    format!("{line}\n")
+}
+
+pub(crate) fn time_of_day() -> String {
+    // A clock before 1970 isn't an error: the event is written.
+    rfc3339(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
 }

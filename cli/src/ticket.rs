@@ -29,8 +29,7 @@ pub(crate) async fn acquire(connection: &ConnectionOptions, what: &Acquire) -> R
         let what = "a hold without a process; use `lockwright run`";
         return Err(Error::unsupported(what, locks.profile()).into());
     }
-    let mut signals =
-        Signals::listen().map_err(|error| Failure::os("cannot listen for signals", error))?;
+    let mut signals = Signals::listen()?;
     let result = tokio::select! {
         result = print_ticket(connection.json, &run, &locks) => result,
         signal = signals.next_ending() => Ok(ended_by(signal)),

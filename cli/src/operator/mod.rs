@@ -4,9 +4,11 @@ mod config_check;
 mod conformance;
 mod doctor;
 mod generate;
+mod readings;
 mod show;
 mod sweep;
 mod table;
+mod watch;
 
 use std::process::ExitCode;
 
@@ -38,6 +40,7 @@ async fn answer(connection: &ConnectionOptions, command: &Command) -> Result<u8,
         Command::Renew { ticket } => ticket::renew(connection, ticket).await,
         Command::Release { ticket } => ticket::release(connection, ticket).await,
         Command::List { prefix } => show::list(&connect(connection).await?, prefix, json).await,
+        Command::Watch(what) => watch::watch(&connect(connection).await?, what, json).await,
         Command::Show { name } => {
             lockwright::LockName::new(name)?;
             show::show(&connect(connection).await?, name, json).await

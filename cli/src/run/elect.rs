@@ -28,7 +28,7 @@ pub(super) async fn campaign(
                 (failure, PAUSE.0.saturating_sub(began.elapsed()), PAUSE.0)
             }
             (Err(failure), Some(pause)) if failure.code == exit::UNAVAILABLE => {
-                (failure, pause, (pause * 2).min(PAUSE.1))
+                (failure, pause, longer(pause))
             }
             (result, _) => return result,
         };
@@ -43,6 +43,10 @@ pub(super) async fn campaign(
         }
         next_pause = Some(next);
     }
+}
+
+pub(crate) fn longer(pause: Duration) -> Duration {
+    (pause * 2).clamp(PAUSE.0, PAUSE.1)
 }
 
 fn report(output: Output, name: &str, failure: &Failure, pause: Duration) {

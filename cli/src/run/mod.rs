@@ -1,4 +1,4 @@
-mod elect;
+pub(crate) mod elect;
 mod fallback_kill;
 mod lock_holder;
 mod nested;
@@ -65,8 +65,7 @@ fn prepare_and_run(
     let _ = SigSet::from_iter([SIGTTIN, SIGTTOU]).thread_block();
 
     block_on(Builder::new_multi_thread().worker_threads(1), async {
-        let mut signals =
-            Signals::listen().map_err(|error| Failure::os("cannot listen for signals", error))?;
+        let mut signals = Signals::listen()?;
         let once = async |signals: &mut Signals| {
             let locks = tokio::select! {
                 locks = config.connect() => locks?,

@@ -5,6 +5,8 @@ use std::task::Poll;
 use rustix::process::Signal;
 use tokio::signal::unix::{self, SignalKind};
 
+use crate::Failure;
+
 const FORWARDED: [Signal; 8] = [
     Signal::TERM,
     Signal::INT,
@@ -25,9 +27,10 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    pub(crate) fn listen() -> io::Result<Self> {
+    pub(crate) fn listen() -> Result<Self, Failure> {
         let mut this = Self { streams: Vec::new(), termination: None };
-        FORWARDED.into_iter().try_for_each(|signal| this.add(signal))?;
+        let added = FORWARDED.into_iter().try_for_each(|signal| this.add(signal));
+        added.map_err(|error| Failure::os("cannot listen for signals", error))?;
         Ok(this)
     }
 

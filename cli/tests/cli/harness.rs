@@ -199,7 +199,7 @@ impl Finished {
 pub(crate) struct Running {
     pub child: Child,
     pub(crate) events: PathBuf,
-    out: PathBuf,
+    pub(crate) out: PathBuf,
 }
 
 impl Running {

@@ -15,3 +15,4 @@ mod run;
 mod signals;
 mod terminal;
 mod ticket;
+mod watch;

@@ -1,0 +1,51 @@
+//! Repeated readings of the held names, and the identity of a hold in them.
+
+use std::time::Duration;
+
+use lockwright::operator::{Holder, Inspection};
+use lockwright::{Fence, LockName, Locks, Token};
+use tokio::time::sleep;
+
+use crate::run::elect::longer;
+use crate::{Failure, args, exit};
+
+/// The name, the token, and for another library's hold, which has no token, the fence.
+pub(super) type HoldKey = (LockName, Option<Token>, Option<Fence>);
+
+pub(super) fn holds(names: &[Inspection]) -> impl Iterator<Item = (HoldKey, &Inspection, &Holder)> {
+    names.iter().flat_map(|seen| {
+        seen.holders.iter().map(move |holder| {
+            let fence = holder.fence.filter(|_| holder.token.is_none());
+            ((seen.name.clone(), holder.token, fence), seen, holder)
+        })
+    })
+}
+
+pub(super) struct Readings<'l> {
+    locks: &'l Locks,
+    what: &'l args::Readings,
+    pause: Duration,
+}
+
+impl<'l> Readings<'l> {
+    pub(super) fn new(locks: &'l Locks, what: &'l args::Readings) -> Self {
+        Self { locks, what, pause: Duration::ZERO }
+    }
+
+    /// Returns the held names after a pause. After a failure of the server or the network, which is
+    /// the inner error, the next pause is longer.
+    pub(super) async fn next(&mut self) -> Result<Result<Vec<Inspection>, Failure>, Failure> {
+        sleep(self.pause).await;
+        match self.locks.list(&self.what.prefix).await.map_err(Failure::from) {
+            Ok(names) => {
+                self.pause = self.what.every;
+                Ok(Ok(names))
+            }
+            Err(failure) if failure.code == exit::UNAVAILABLE => {
+                self.pause = longer(self.pause).max(self.what.every);
+                Ok(Err(failure))
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+}

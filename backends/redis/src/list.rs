@@ -31,6 +31,11 @@ pub(crate) async fn page(servers: &Servers, prefix: &str, from: Option<Cursor>) 
         after: from.map(|Cursor(last)| last),
         names: BTreeSet::new(),
         is_last: true,
+        read_at_once: match servers {
+            Servers::One(_) => usize::MAX,
+            // A command's keys must share a slot.
+            Servers::Cluster(_) => 1,
+        },
     };
     match servers {
         Servers::One(link) => search.scan(link).await?,
@@ -66,6 +71,7 @@ struct Search<'s> {
     after: Option<String>,
     names: BTreeSet<LockName>,
     is_last: bool,
+    read_at_once: usize,
 }
 
 impl Search<'_> {
@@ -81,8 +87,9 @@ impl Search<'_> {
             let words = ["SCAN", &position, "MATCH", FENCE_PATTERN, "COUNT", SCANNED_AT_ONCE];
             let (next, keys) = scanned(link.read(&command(&words)).await?)?;
             let locks = keys.iter().filter_map(|key| lock_of_fence(key));
-            let locks = locks.filter_map(|lock| Some((lock, self.wanted(lock)?))).collect();
-            for name in existing(link, locks).await? {
+            let locks = locks.filter_map(|lock| Some((lock, self.wanted(lock)?)));
+            let locks: Vec<_> = locks.collect();
+            for name in existing(link, &locks, self.read_at_once).await? {
                 if self.names.insert(name) && self.names.len() > PAGE {
                     self.names.pop_last();
                     self.is_last = false;
@@ -96,16 +103,26 @@ impl Search<'_> {
     }
 }
 
-/// Keeps the names with a lock. Of the others, only the fence counter is left.
-async fn existing(link: &Arc<Link>, mut locks: Vec<(&str, LockName)>) -> Result<Vec<LockName>> {
-    let mut exist = redis::pipe();
-    for (lock, _) in &locks {
-        exist.cmd("EXISTS").arg(*lock);
+/// Returns the names with a lock. Of the others, only the fence counter is left.
+async fn existing(
+    link: &Arc<Link>,
+    locks: &[(&str, LockName)],
+    at_once: usize,
+) -> Result<Vec<LockName>> {
+    let mut read = redis::pipe();
+    for some in locks.chunks(at_once) {
+        read.cmd("MGET").arg(some.iter().map(|(lock, _)| *lock).collect::<Vec<_>>());
     }
-    let mut answers = link.read_each(&exist, locks.len()).await?.into_iter();
-    // An error means that the key's slot is moving, so keep the name.
-    locks.retain(|_| !matches!(answers.next(), Some(Value::Int(0))));
-    Ok(locks.into_iter().map(|(_, name)| name).collect())
+    let answers = link.read_each(&read, locks.len().div_ceil(at_once)).await?;
+    let mut names = Vec::new();
+    for (some, answer) in locks.chunks(at_once).zip(answers) {
+        // An error means that the key's slot is moving, so keep the name.
+        let is_missing =
+            |at| matches!(&answer, Value::Array(values) if values.get(at) == Some(&Value::Nil));
+        let kept = some.iter().enumerate().filter(|(at, _)| !is_missing(*at));
+        names.extend(kept.map(|(_, (_, name))| name.clone()));
+    }
+    Ok(names)
 }
 
 /// Skips keys that aren't UTF-8, which can't be locks.

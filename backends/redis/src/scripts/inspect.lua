@@ -48,15 +48,22 @@ local function append_shared(answer, value, holders, meta)
   end
 end
 
+-- One command for all: the server runs nothing else during the script.
+local values, queues = redis.call('MGET', unpack(KEYS)), {}
+for i = 3, #KEYS, 5 do
+  queues[#queues + 1] = KEYS[i]
+end
+local has_queue = #queues > 0 and redis.call('EXISTS', unpack(queues)) > 0
+
 local answers = {}
 for i = 1, math.ceil(#KEYS / 5) do
   local lock, fence, queue, holders, meta = unpack(KEYS, 5 * i - 4, 5 * i)
-  local value = redis.pcall('GET', lock)
-  local last = fence and redis.call('GET', fence) or false
-  if type(value) == 'table' then
-    answers[i] = { 'alien', last, 0, redis.call('TYPE', lock).ok }
+  local value, last = values[5 * i - 4], fence and values[5 * i - 3] or false
+  local kind = value and 'string' or redis.call('TYPE', lock).ok
+  if kind ~= 'string' and kind ~= 'none' then
+    answers[i] = { 'alien', last, 0, kind }
   else
-    local answer = { 'free', last, queue and waiting(queue, meta) or false }
+    local answer = { 'free', last, queue and (has_queue and waiting(queue, meta) or 0) or false }
     if value and value:match('^lockwright:%a+:%d+$') then
       answer[1] = 'shared'
       if holders then

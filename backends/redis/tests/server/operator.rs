@@ -8,7 +8,8 @@ use lockwright_core::{
 use lockwright_redis::{Config, Redis};
 
 use crate::common::{
-    FOR_EVER, busy, claim, claim_for, events, exists, fails, grant, name, next, server_and_client,
+    FOR_EVER, busy, call_counts, claim, claim_for, events, exists, fails, grant, name, next,
+    server_and_client,
 };
 
 const NOT_HELD_BROKEN: [Renewal; 1] = [Renewal::not_held(Reason::Broken)];
@@ -154,6 +155,21 @@ async fn a_listing_has_what_is_held_and_nothing_else() {
     assert!(list(&elsewhere, "").await.is_empty(), "another prefix is another world");
     grant(&elsewhere, &claim("mine")).await;
     assert_eq!(list(&elsewhere, "").await, ["mine"]);
+}
+
+/// `lockwright top` and `watch` list repeatedly.
+#[tokio::test]
+async fn listing_needs_one_command_per_name() {
+    const NAMES: usize = 1_000;
+    let (server, redis) = server_and_client().await;
+    for number in 0..NAMES {
+        grant(&redis, &claim(&number.to_string())).await;
+    }
+    server.command::<()>(&["CONFIG", "RESETSTAT"]).unwrap();
+    assert_eq!(list(&redis, "").await.len(), NAMES);
+    let mut calls = call_counts(&server);
+    assert_eq!(calls.remove("pttl"), Some(1_000), "in scripts: {calls:?}");
+    assert!(calls.values().sum::<u64>() <= 50, "{calls:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

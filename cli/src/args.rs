@@ -118,6 +118,14 @@ pub(crate) enum Command {
     /// that is shorter than the pause between two. It continues while the server is unreachable.
     Watch(Readings),
 
+    /// Show the held locks on a live screen
+    ///
+    /// Keys: n, l and w sort by name, time left and waiters; r reverses the order; / filters by
+    /// text, and Esc shows all again; the arrow and page keys scroll; q ends. SINCE is the time
+    /// since this command first saw the hold. With `>`, the hold was there at the start.
+    #[command(mut_arg("every", |every| every.default_value("2s")))]
+    Top(Readings),
+
     /// Show a lock's holders
     ///
     /// Exit code 1 if the lock is free.

@@ -48,6 +48,14 @@ pub(crate) fn show(duration: Duration) -> String {
     }
 }
 
+/// Like [`show`], but in whole seconds, for a time that is shown again each second.
+pub(crate) fn show_elapsed(duration: Duration) -> String {
+    match duration.as_secs() {
+        seconds @ 0..=9 => format!("{seconds} s"),
+        _ => show(duration),
+    }
+}
+
 /// Like [`show`], but rounds up.
 pub(crate) fn show_at_most(duration: Duration) -> String {
     let unit = match duration.as_secs() {

@@ -8,6 +8,7 @@ mod readings;
 mod show;
 mod sweep;
 mod table;
+mod top;
 mod watch;
 
 use std::process::ExitCode;
@@ -41,6 +42,10 @@ async fn answer(connection: &ConnectionOptions, command: &Command) -> Result<u8,
         Command::Release { ticket } => ticket::release(connection, ticket).await,
         Command::List { prefix } => show::list(&connect(connection).await?, prefix, json).await,
         Command::Watch(what) => watch::watch(&connect(connection).await?, what, json).await,
+        Command::Top(what) => {
+            top::check(json)?;
+            top::top(&connect(connection).await?, what).await
+        }
         Command::Show { name } => {
             lockwright::LockName::new(name)?;
             show::show(&connect(connection).await?, name, json).await

@@ -70,7 +70,7 @@ pub(super) fn describe(seen: &Inspection) -> String {
     text
 }
 
-fn left(holder: &Holder) -> String {
+pub(super) fn left(holder: &Holder) -> String {
     let mut left = match holder.remaining {
         Some(left) => duration::show(left),
         None if holder.endless => "without limit".to_owned(),

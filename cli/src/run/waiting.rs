@@ -82,10 +82,7 @@ impl StatusLine {
 
 fn sentence(seen: &Inspection, waited: Duration) -> String {
     let name = seen.name.as_str();
-    let waited = match waited.as_secs() {
-        seconds @ 0..=9 => format!("{seconds} s"),
-        _ => duration::show(waited),
-    };
+    let waited = duration::show_elapsed(waited);
     let holder = held_by(seen).unwrap_or_else(|| "it is free at the moment".to_owned());
     format!("waiting for {name:?} ({waited}): {holder}")
 }

@@ -8,21 +8,24 @@ use std::process::{Child, Stdio};
 use lockwright_testbed::redis::Redis;
 use rustix::process::Signal;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
 
 use crate::harness::{Sandbox, UNTIL_DONE, program, signal, wait_for, wait_until};
 
-struct Terminal {
+pub(crate) struct Terminal {
     master: Option<File>,
     shown: Vec<u8>,
     child: Child,
 }
 
 impl Terminal {
-    fn run(sandbox: &Sandbox, program: &str, args: &[&str]) -> Self {
+    pub(crate) fn run(sandbox: &Sandbox, program: &str, args: &[&str]) -> Self {
         let master =
             openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
+        let size = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&master, size).unwrap();
         let name = ptsname(&master, Vec::new()).unwrap();
         let slave = || {
             let path = std::ffi::OsStr::from_bytes(name.to_bytes());
@@ -47,11 +50,11 @@ impl Terminal {
     }
 
     /// Runs a script in a non-interactive shell, which keeps all processes in its own group.
-    fn script(sandbox: &Sandbox, script: &str) -> Self {
+    pub(crate) fn script(sandbox: &Sandbox, script: &str) -> Self {
         Self::run(sandbox, "sh", &["-c", script])
     }
 
-    fn typed(&mut self, text: &str) {
+    pub(crate) fn typed(&mut self, text: &str) {
         self.master.as_ref().unwrap().write_all(text.as_bytes()).unwrap();
     }
 
@@ -60,7 +63,7 @@ impl Terminal {
         self.wait_for(shown);
     }
 
-    fn screen(&mut self) -> String {
+    pub(crate) fn screen(&mut self) -> String {
         let mut bytes = [0; 4096];
         // An error means that there is no new output, or that the other side is closed.
         while let Some(Ok(count @ 1..)) = self.master.as_ref().map(|mut tty| tty.read(&mut bytes)) {
@@ -69,11 +72,11 @@ impl Terminal {
         String::from_utf8_lossy(&self.shown).into_owned()
     }
 
-    fn wait_for(&mut self, text: &str) {
+    pub(crate) fn wait_for(&mut self, text: &str) {
         wait_until(&format!("{text:?} on the screen"), || self.screen().contains(text));
     }
 
-    fn code(mut self) -> i32 {
+    pub(crate) fn code(mut self) -> i32 {
         let status = wait_for("the end of the session", || {
             self.screen();
             self.child.try_wait().unwrap()

@@ -1,9 +1,10 @@
-//! `lockwright watch`.
+//! `lockwright watch`, and `lockwright top` on a pseudo-terminal.
 
 use lockwright_testbed::redis::Redis;
 use rustix::process::Signal;
 
-use crate::harness::{Running, Sandbox, UNTIL_DONE, wait_until};
+use crate::harness::{Running, Sandbox, UNTIL_DONE, program, signal, wait_until};
+use crate::terminal::Terminal;
 
 /// Returns a `watch` whose events are those of its standard output.
 fn watch(sandbox: &Sandbox, args: &[&str]) -> Running {
@@ -78,4 +79,68 @@ fn watch_ends_when_its_pipe_is_closed() {
     assert_eq!(finished.stderr(), "");
     assert_eq!(std::fs::read_to_string(sandbox.path("code")).unwrap(), "code 0\n");
     sandbox.output(["watch", "--every", "50ms"]).exits(64).says("at least 100ms");
+}
+
+/// A screen ends with the return to the main one.
+const RESTORED: &str = "\x1b[?1049l";
+
+#[test]
+fn top_shows_the_holds_and_restores_the_terminal() {
+    let sandbox = Sandbox::new();
+    let _held = sandbox.hold(&["--label", "nightly", "a", "--", "sleep", "60"]);
+    let script = "stty -a >before; $LW top --every 100ms; echo \"code: $?\"; stty -a >after";
+    for (end, code) in [("q", "code: 0"), ("\x03", "code: 0"), ("TERM", "code: 143")] {
+        let mut terminal = Terminal::script(&sandbox, script);
+        terminal.wait_for("nightly@");
+        let added = sandbox.hold(&["--label", "added", "b", "--", "sleep", "60"]);
+        terminal.wait_for("added@");
+        terminal.typed("r");
+        terminal.wait_for("reversed");
+        match end {
+            "TERM" => signal(top(&sandbox), Signal::TERM),
+            key => terminal.typed(key),
+        }
+        terminal.wait_for(code);
+        assert!(terminal.screen().contains(RESTORED));
+        assert_eq!(terminal.code(), 0);
+        let [before, after] =
+            ["before", "after"].map(|name| std::fs::read_to_string(sandbox.path(name)).unwrap());
+        assert_eq!(before, after);
+        added.signal(Signal::TERM);
+        assert_eq!(added.code(), 143);
+    }
+}
+
+fn top(sandbox: &Sandbox) -> i32 {
+    let is_top = |pid: &i32| {
+        let arguments = std::fs::read_to_string(format!("/proc/{pid}/cmdline"));
+        arguments.is_ok_and(|it| it.starts_with(program()) && it.contains("\0top\0"))
+    };
+    sandbox.processes().into_iter().find(is_top).unwrap()
+}
+
+#[test]
+fn top_restores_the_terminal_after_an_error_on_redis() {
+    let mut redis = Redis::start().unwrap();
+    let sandbox = Sandbox::at(&redis.url());
+    let mut terminal = Terminal::script(&sandbox, "$LW top --every 100ms; echo \"code: $?\"");
+    terminal.wait_for("0 of 0 holds");
+    redis.stop();
+    terminal.wait_for("retries");
+    redis.restart(false).unwrap();
+    let _held = sandbox.hold(&["again", "--", "sleep", "60"]);
+    terminal.wait_for("again");
+    redis.command::<()>(&["ACL", "SETUSER", "default", "-scan"]).unwrap();
+    terminal.wait_for("code: 77");
+    let screen = terminal.screen();
+    assert!(screen.find(RESTORED).unwrap() < screen.find("lockwright: ").unwrap(), "{screen:?}");
+}
+
+#[test]
+fn top_needs_a_terminal() {
+    let sandbox = Sandbox::new();
+    for args in [&["top"][..], &["top", "--json"]] {
+        let finished = sandbox.finish(sandbox.command(program()).args(args));
+        finished.exits(64).says("`lockwright watch`").says("`lockwright list`");
+    }
 }

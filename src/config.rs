@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_core::{
-    DistributedLock, Error, Fault, Fencing, Locks, Order, Profile, Result, Scope, WakeUp, duration,
-    redact,
+    CredentialProvider, DistributedLock, Error, Fault, Fencing, Locks, Order, Profile, Result,
+    Scope, WakeUp, duration, redact,
 };
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::connect::{open, open_for_diagnosis, profile_for, profiles};
+use crate::connect::{Purpose, open_for, profile_for, profiles};
 
 /// The configuration of a client, for serde. An unknown key is an error. A time is `"30s"`,
 /// `"500ms"`, or a number of seconds.
@@ -41,6 +41,9 @@ pub struct Config {
     /// The name of an environment variable with the password, instead of `password_file`.
     #[serde(default)]
     pub password_env: Option<String>,
+    /// A provider of the servers' credentials, which replace the login in the URL.
+    #[serde(skip)]
+    pub credentials: Option<CredentialProvider>,
     /// The default TTL.
     #[serde(default, deserialize_with = "time")]
     pub ttl: Option<Duration>,
@@ -74,6 +77,7 @@ impl Config {
             url: url.into(),
             password_file: None,
             password_env: None,
+            credentials: None,
             ttl: None,
             wait: None,
             namespace: String::new(),
@@ -94,7 +98,7 @@ impl Config {
     /// # Cancel safety
     /// As [`connect`](crate::connect).
     pub async fn connect(&self) -> Result<Locks> {
-        let backend = open(&self.full_url()?).await?;
+        let backend = self.open(Purpose::Locking).await?;
         for requirement in &self.require {
             requirement.check(backend.profile())?;
         }
@@ -110,7 +114,7 @@ impl Config {
     /// # Cancel safety
     /// As [`connect`](Config::connect).
     pub async fn connect_for_diagnosis(&self) -> Result<Locks> {
-        self.client_on(open_for_diagnosis(&self.full_url()?).await?)
+        self.client_on(self.open(Purpose::Diagnosis).await?)
     }
 
     /// Returns the problems that can be found without connecting, each with its key. A server may
@@ -134,6 +138,10 @@ impl Config {
             problems.push(("keep_warm", Error::unsupported("keeping a lock warm", &profile)));
         }
         problems
+    }
+
+    async fn open(&self, purpose: Purpose) -> Result<Arc<dyn DistributedLock>> {
+        open_for(&self.full_url()?, purpose, self.credentials.clone()).await
     }
 
     fn client_on(&self, backend: Arc<dyn DistributedLock>) -> Result<Locks> {
@@ -163,6 +171,7 @@ impl fmt::Debug for Config {
             .field("url", &redact::url(&self.url))
             .field("password_file", &self.password_file)
             .field("password_env", &self.password_env)
+            .field("credentials", &self.credentials)
             .field("ttl", &self.ttl)
             .field("wait", &self.wait)
             .field("namespace", &self.namespace)

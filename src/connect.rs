@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lockwright_core::{DistributedLock, Error, Locks, Profile, Result, redact};
+use lockwright_core::{CredentialProvider, DistributedLock, Error, Locks, Profile, Result, redact};
 
 /// Connects a client with default settings.
 ///
@@ -26,7 +26,7 @@ pub async fn connect(url: &str) -> Result<Locks> {
 /// # Cancel safety
 /// As [`connect`].
 pub async fn open(url: &str) -> Result<Arc<dyn DistributedLock>> {
-    open_for(url, Purpose::Locking).await
+    open_for(url, Purpose::Locking, None).await
 }
 
 /// Connects a backend for [`Locks::doctor`], even on a server that can't hold locks, such as a
@@ -38,11 +38,11 @@ pub async fn open(url: &str) -> Result<Arc<dyn DistributedLock>> {
 /// # Cancel safety
 /// As [`connect`].
 pub async fn open_for_diagnosis(url: &str) -> Result<Arc<dyn DistributedLock>> {
-    open_for(url, Purpose::Diagnosis).await
+    open_for(url, Purpose::Diagnosis, None).await
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Purpose {
+pub(crate) enum Purpose {
     Locking,
     Diagnosis,
 }
@@ -66,7 +66,7 @@ macro_rules! backends {
             // The profile by URL, which may be empty.
             profile: $profile:expr,
             // A constructor of the configuration, or a function that connects.
-            $(config: $config:expr,)?
+            $(config: $config:expr, $(credentials: $credentials:expr,)?)?
             $(open: $open:expr,)?
             $(parse: $parse:expr,)?
         }
@@ -108,7 +108,12 @@ macro_rules! backends {
             }
         }
 
-        async fn open_for(url: &str, purpose: Purpose) -> Result<Arc<dyn DistributedLock>> {
+        #[allow(unused_mut, reason = "a build may have no backend with credentials")]
+        pub(crate) async fn open_for(
+            url: &str,
+            purpose: Purpose,
+            mut provider: Option<CredentialProvider>,
+        ) -> Result<Arc<dyn DistributedLock>> {
             let (scheme, known) = scheme_of(url);
             match scheme.as_str() {
                 $(
@@ -119,18 +124,35 @@ macro_rules! backends {
                             if purpose == Purpose::Diagnosis {
                                 config = config.for_diagnosis();
                             }
+                            $(if let Some(provider) = provider.take() {
+                                config = $credentials(config, provider);
+                            })?
+                            no_provider(provider, &scheme)?;
                             Ok(Arc::new(config.connect().await?))
                         )?
-                        $($open(&known).await)?
+                        $(
+                            no_provider(provider, &scheme)?;
+                            $open(&known).await
+                        )?
                     }
                 )+
                 _ => {
-                    let _ = (known, purpose); // unused in a build without backends
+                    let _ = (known, purpose, provider); // unused in a build without backends
                     Err(not_here(url, &scheme))
                 }
             }
         }
     };
+}
+
+#[allow(dead_code, reason = "unused in a build without backends")]
+fn no_provider(provider: Option<CredentialProvider>, scheme: &str) -> Result<()> {
+    match provider {
+        None => Ok(()),
+        Some(_) => Err(Error::invalid_config(format!(
+            "credentials: {scheme}: URLs take no provider of credentials; remove it"
+        ))),
+    }
 }
 
 struct Scheme {
@@ -215,11 +237,13 @@ backends! {
         ] by "tls" of ["redis", "tls"],
         profile: redis_profile,
         config: lockwright_redis::Config::new,
+        credentials: lockwright_redis::Config::credentials,
     }
     feature "redlock" {
         schemes: ["redlock"],
         profile: |_: &str| lockwright_redlock::profile(&lockwright_redlock::Options::new()),
         config: lockwright_redlock::Config::new,
+        credentials: lockwright_redlock::Config::credentials,
     }
     feature "etcd" {
         schemes: ["etcd"],

@@ -116,7 +116,7 @@ fn password_comes_from_a_file_or_a_variable() {
 
 #[cfg(feature = "redis")]
 #[tokio::test]
-async fn password_file_is_sent_on_redis() {
+async fn password_is_sent_on_redis() {
     let server = lockwright_testbed::redis::Redis::options().password("a/b%").start().unwrap();
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(&file, "a/b%\n").unwrap();
@@ -125,6 +125,15 @@ async fn password_file_is_sent_on_redis() {
     config.password_file = Some(file.path().to_owned());
     config.connect().await.unwrap();
     config.connect_for_diagnosis().await.unwrap();
+
+    config.password_file = None;
+    config.credentials = Some(lockwright::CredentialProvider::new(|| async {
+        let password = "a/b%".to_owned();
+        Ok::<_, String>(lockwright::Credentials { username: None, password })
+    }));
+    config.connect().await.unwrap();
+    config.url = "memory:".to_owned();
+    assert_eq!(config.connect().await.unwrap_err().kind(), ErrorKind::InvalidConfig);
 }
 
 #[cfg(feature = "memory")]

@@ -21,7 +21,7 @@ pub(crate) enum Replay {
 
 pub(crate) async fn ask(link: &Arc<Link>, live: &Arc<Live>) -> Result<Replay> {
     let config = &link.shared.config;
-    if matches!(config.topology.user(), None | Some("default")) {
+    if matches!(live.user.as_deref(), None | Some("default")) {
         return Ok(Replay::Restored);
     }
     let lock = format!("{}lockwright", config.key_prefix);

@@ -1,7 +1,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use lockwright_core::{Error, Result, redact};
+use lockwright_core::{CredentialProvider, Credentials, Error, Result, redact};
+use redis::ConnectionInfo;
 
 use crate::replicas::Replicas;
 use crate::topology::Topology;
@@ -33,6 +34,7 @@ pub struct Config {
     pub(crate) connect_timeout: Duration,
     pub(crate) for_diagnosis: bool,
     pub(crate) replicas: Option<Replicas>,
+    credentials: Option<CredentialProvider>,
 }
 
 impl Config {
@@ -44,16 +46,20 @@ impl Config {
     pub fn new(url: &str) -> Result<Self> {
         let shown = redact::shown(url, &url::parameters());
         let (topology, key_prefix, replicas) = url::read(url, &shown)?;
-        let config = Self {
+        Self { key_prefix, replicas, ..Self::of(topology, shown) }.checked_prefix()
+    }
+
+    fn of(topology: Topology, shown: String) -> Self {
+        Self {
             topology,
             shown,
-            key_prefix,
+            key_prefix: String::new(),
             response_timeout: Duration::from_secs(1),
             connect_timeout: Duration::from_secs(2),
             for_diagnosis: false,
-            replicas,
-        };
-        config.checked_prefix()
+            replicas: None,
+            credentials: None,
+        }
     }
 
     /// Sets the prefix of each lock's key; empty by default.
@@ -97,6 +103,29 @@ impl Config {
     pub fn replicas(mut self, count: u32, limit: Duration) -> Self {
         self.replicas = Some(Replicas { count, limit });
         self
+    }
+
+    /// Sets a provider of the servers' credentials, which replace the login in the URL. The login
+    /// for the Sentinels stays.
+    ///
+    /// The server checks credentials only when a connection opens. A connection stays open after
+    /// its token expires, unless the server closes it.
+    #[must_use]
+    pub fn credentials(mut self, provider: CredentialProvider) -> Self {
+        self.credentials = Some(provider);
+        self
+    }
+
+    /// Returns a server's connection settings with the provider's credentials.
+    pub(crate) async fn logged_in(&self, server: ConnectionInfo) -> Result<ConnectionInfo> {
+        let Some(provider) = &self.credentials else { return Ok(server) };
+        let Credentials { username, password } = provider.credentials().await?;
+        let redis = server.redis_settings().clone().set_password(password);
+        let redis = match username {
+            Some(username) => redis.set_username(username),
+            None => redis,
+        };
+        Ok(server.set_redis_settings(redis))
     }
 
     fn refused(&self, problem: &str) -> Result<Self> {

@@ -25,14 +25,6 @@ impl Topology {
         }
     }
 
-    pub(crate) fn user(&self) -> Option<&str> {
-        let server = match self {
-            Self::One(server) | Self::Sentinel { server, .. } => Some(server),
-            Self::Cluster { seeds } => seeds.first(),
-        };
-        server?.redis_settings().username()
-    }
-
     pub(crate) fn database(&self) -> i64 {
         match self {
             Self::One(server) | Self::Sentinel { server, .. } => server.redis_settings().db(),

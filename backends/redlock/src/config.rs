@@ -2,7 +2,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwright_core::{Error, Result, duration, redact};
+use lockwright_core::{CredentialProvider, Error, Result, duration, redact};
 
 use crate::errors::error;
 use crate::node::{Node, RedisNode};
@@ -104,6 +104,14 @@ impl Config {
     #[must_use]
     pub fn largest_ttl(mut self, ttl: Duration) -> Self {
         self.options = self.options.largest_ttl(ttl);
+        self
+    }
+
+    /// Sets the [provider of credentials](lockwright_redis::Config::credentials) of all nodes.
+    #[must_use]
+    pub fn credentials(mut self, provider: CredentialProvider) -> Self {
+        let with = |node: lockwright_redis::Config| node.credentials(provider.clone());
+        self.nodes = self.nodes.into_iter().map(with).collect();
         self
     }
 

@@ -74,16 +74,17 @@ impl Cluster {
         at: &Address,
         question: &Cmd,
     ) -> Result<Result<Value, RedisError>> {
+        let config = &self.shared.config;
+        let shown = format!("{at}, a node of {},", config.shown);
         let asking = async {
-            let mut connection = dial(self.server_at(at), AsyncConnectionConfig::new()).await?;
+            let server = config.logged_in(self.server_at(at)).await?;
+            let dialed = dial(server, AsyncConnectionConfig::new()).await;
+            let mut connection = dialed.map_err(|cause| failure::of(&cause, &shown))?;
             Ok(question.query_async(&mut connection).await)
         };
-        let limit = self.shared.config.connect_timeout;
-        let shown = format!("{at}, a node of {},", self.shared.config.shown);
-        match timeout(limit, asking).await {
-            Ok(answer) => answer.map_err(|cause| failure::of(&cause, &shown)),
-            Err(_) => Err(failure::silence(&shown, limit)),
-        }
+        let limit = config.connect_timeout;
+        let asked = timeout(limit, asking).await;
+        asked.unwrap_or_else(|_| Err(failure::silence(&shown, limit)))
     }
 }
 

@@ -74,6 +74,7 @@ pub(crate) struct Live {
     alive: Arc<AtomicBool>,
     probed: Arc<AtomicBool>,
     server: String,
+    pub(crate) user: Option<String>,
     pub(crate) number: u64,
 }
 

@@ -64,7 +64,9 @@ impl Link {
     }
 
     async fn connect_to(self: &Arc<Self>, server: ConnectionInfo) -> Result<Live> {
+        let server = self.shared.config.logged_in(server).await?;
         let (shown, address) = (self.shown(&server), server.addr().to_string());
+        let user = server.redis_settings().username().map(str::to_owned);
         let alive = Arc::new(AtomicBool::new(true));
         let settings = AsyncConnectionConfig::new()
             .set_pipeline_buffer_size(BUFFERED_REQUESTS)
@@ -102,7 +104,7 @@ impl Link {
         }
         let number = self.opened.fetch_add(1, Ordering::Relaxed);
         let probed = Arc::default();
-        Ok(Live { connection, counter_bound, alive, probed, server: address, number })
+        Ok(Live { connection, counter_bound, alive, probed, server: address, user, number })
     }
 
     fn push_sender(

@@ -6,6 +6,7 @@ mod clients;
 mod cluster;
 mod common;
 mod connect;
+mod credentials;
 mod doctor;
 mod faults;
 mod fencing;

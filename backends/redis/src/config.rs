@@ -1,6 +1,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use lockwright_core::backend_util::tls::choose_provider;
 use lockwright_core::{CredentialProvider, Credentials, Error, Result, redact};
 use redis::ConnectionInfo;
 
@@ -47,6 +48,15 @@ impl Config {
         let shown = redact::shown(url, &url::parameters());
         let (topology, key_prefix, replicas) = url::read(url, &shown)?;
         Self { key_prefix, replicas, ..Self::of(topology, shown) }.checked_prefix()
+    }
+
+    /// Creates settings with the address, database, login and TLS settings of a client for one
+    /// server. Lockwright opens its own connections, and doesn't use those of the client.
+    pub fn from_client(client: &redis::Client) -> Self {
+        choose_provider();
+        let server = url::with_settings(client.get_connection_info().clone());
+        let shown = server.addr().to_string();
+        Self::of(Topology::One(server), shown)
     }
 
     fn of(topology: Topology, shown: String) -> Self {

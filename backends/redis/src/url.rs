@@ -213,14 +213,18 @@ fn replicas(parameters: &mut Parameters) -> Result<Option<Replicas>, String> {
     Ok(Some(Replicas { count, limit }))
 }
 
-/// Wake-ups need RESP3. The TCP user time-out closes connections to dead servers.
 fn server(url: impl IntoConnectionInfo) -> Result<ConnectionInfo, String> {
     let server = url.into_connection_info().map_err(|cause| wrong_part(&cause.to_string()))?;
+    Ok(with_settings(server))
+}
+
+/// Wake-ups need RESP3. The TCP user time-out closes connections to dead servers.
+pub(crate) fn with_settings(server: ConnectionInfo) -> ConnectionInfo {
     let tcp = server.tcp_settings().clone().set_nodelay(true);
     #[cfg(target_os = "linux")]
     let tcp = tcp.set_user_timeout(Duration::from_secs(10));
     let redis = server.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
-    Ok(server.set_tcp_settings(tcp).set_redis_settings(redis))
+    server.set_tcp_settings(tcp).set_redis_settings(redis)
 }
 
 fn wrong_part(message: &str) -> String {

@@ -38,6 +38,26 @@ async fn a_connection_that_is_refused_says_so() {
 }
 
 #[tokio::test]
+async fn client_of_the_user_keeps_its_connections() {
+    let server = testbed::Redis::options().password(SECRET).start().unwrap();
+    let client = redis::Client::open(server.url()).unwrap();
+    let mut own = client.get_multiplexed_async_connection().await.unwrap();
+    let redis = patient(Config::from_client(&client)).connect().await.unwrap();
+    grant(&redis, &claim("a")).await;
+    assert!(!format!("{redis:?}").contains(SECRET), "{redis:?}");
+    drop(redis);
+    let list = || server.command::<String>(&["CLIENT", "LIST"]).unwrap();
+    let of_tcp = |line: &&str| line.contains(&format!("laddr=127.0.0.1:{} ", server.port()));
+    let left = eventually(async || {
+        let left: Vec<_> = list().lines().filter(of_tcp).map(str::to_owned).collect();
+        (left.len() == 1).then(|| left.concat())
+    })
+    .await;
+    let id: u64 = redis::cmd("CLIENT").arg("ID").query_async(&mut own).await.unwrap();
+    assert!(left.starts_with(&format!("id={id} ")) && left.contains(" resp=2"), "{left}");
+}
+
+#[tokio::test]
 async fn a_password_is_asked_for_and_checked() {
     let server = testbed::Redis::options().password(SECRET).start().unwrap();
     let port = server.port();

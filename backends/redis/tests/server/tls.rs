@@ -6,7 +6,7 @@ use lockwright_core::{DistributedLock, ErrorKind, ReleaseMode};
 use lockwright_redis::Config;
 use lockwright_testbed::{self as testbed, Certificates};
 
-use crate::common::{claim, connect, eventually, exists, grant};
+use crate::common::{claim, connect, eventually, exists, grant, patient};
 use crate::connect::{SECRET, refused, wrong};
 
 fn with(url: &str, parameters: &[(&str, &Path)]) -> String {
@@ -31,6 +31,20 @@ async fn a_server_is_trusted_when_the_authority_that_is_named_signed_for_it() {
     let other = Certificates::new().unwrap();
     wrong(&with(&server.url(), &[("ca", &other.authority())]), ErrorKind::InvalidConfig, says)
         .await;
+}
+
+#[tokio::test]
+async fn certificates_of_the_users_client_are_used() {
+    let server = testbed::Redis::options().tls_with_client_certificates().start().unwrap();
+    let read = |file| std::fs::read(file).unwrap();
+    let (certificate, key) = server.client_certificate();
+    let client_tls =
+        redis::ClientTlsConfig { client_cert: read(certificate), client_key: read(key) };
+    let root_cert = Some(read(server.authority()));
+    let certificates = redis::TlsCertificates { client_tls: Some(client_tls), root_cert };
+    let client = redis::Client::build_with_tls(server.url(), certificates).unwrap();
+    let redis = patient(Config::from_client(&client)).connect().await.unwrap();
+    grant(&redis, &claim("a")).await;
 }
 
 #[tokio::test]

@@ -249,6 +249,7 @@ backends! {
         schemes: ["etcd"],
         profile: |_: &str| lockwright_etcd::profile(),
         config: lockwright_etcd::Config::new,
+        credentials: lockwright_etcd::Config::credentials,
     }
     feature "zookeeper" {
         schemes: ["zookeeper"],

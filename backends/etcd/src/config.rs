@@ -1,7 +1,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use lockwright_core::{Error, Result, redact};
+use lockwright_core::{CredentialProvider, Credentials, Error, Result, redact};
 
 use crate::keys::Keys;
 use crate::tls::Security;
@@ -26,7 +26,8 @@ use crate::url;
 #[derive(Clone)]
 pub struct Config {
     pub(crate) endpoints: Vec<String>,
-    pub(crate) login: Option<(String, String)>,
+    login: Option<(String, String)>,
+    credentials: Option<CredentialProvider>,
     pub(crate) security: Security,
     pub(crate) keys: Keys,
     shown: String,
@@ -51,6 +52,7 @@ impl Config {
         Self {
             endpoints: contents.endpoints,
             login: contents.login,
+            credentials: None,
             security: contents.security,
             keys: contents.keys,
             shown,
@@ -109,6 +111,31 @@ impl Config {
     pub fn keep_alive(mut self, interval: Duration, limit: Duration) -> Self {
         self.keep_alive = (interval, limit);
         self
+    }
+
+    /// Sets a provider of credentials, which replace the login in the URL.
+    ///
+    /// The client calls the provider for each connection to a member. It reconnects after etcd
+    /// rejects the password of an open connection.
+    #[must_use]
+    pub fn credentials(mut self, provider: CredentialProvider) -> Self {
+        self.credentials = Some(provider);
+        self
+    }
+
+    pub(crate) fn has_login(&self) -> bool {
+        self.login.is_some() || self.credentials.is_some()
+    }
+
+    /// Returns the user and password for a new connection.
+    pub(crate) async fn login(&self) -> Result<Option<(String, String)>> {
+        let Some(provider) = &self.credentials else { return Ok(self.login.clone()) };
+        let Credentials { username, password } = provider.credentials().await?;
+        let in_url = || self.login.as_ref().map(|(user, _)| user.clone());
+        match username.or_else(in_url) {
+            Some(user) => Ok(Some((user, password))),
+            None => Err(invalid("the credentials have no user name; set it")),
+        }
     }
 
     /// Allows connections to members without a leader, for

@@ -46,9 +46,10 @@ pub(crate) enum ErrorClass {
 const REFUSALS: [(&str, ErrorClass, Option<ErrorKind>, &str); 19] = [
     (NO_LEASE, NoLease, Some(Unavailable), "the etcd lease expired during the request; retry"),
     ("permission denied", Refused, Some(Denied), NO_PERMISSION),
+    // The provider may return the new password for a new connection.
     (
         "authentication failed, invalid user ID or password",
-        Refused,
+        Elsewhere,
         Some(Denied),
         "the server rejects the user name or password",
     ),

@@ -119,7 +119,9 @@ fn failed(cause: &ClientError) -> Error {
              and the transaction's keys",
         ),
         ErrorClass::Refused => return failure,
-        _ if is_invalid => (ErrorKind::InvalidInput, "the server rejects the transaction"),
+        _ if is_invalid && failure.kind() != ErrorKind::Denied => {
+            (ErrorKind::InvalidInput, "the server rejects the transaction")
+        }
         ErrorClass::NoLease => (
             ErrorKind::InvalidInput,
             "the transaction refers to a lease that doesn't exist; nothing was done",

@@ -399,7 +399,7 @@ fn summed_up(mut failures: Vec<LinkError>) -> LinkError {
     LinkError::new(kind, all.join("; "), may_pass)
 }
 
-pub(crate) fn options(config: &Config) -> Result<ConnectOptions> {
+async fn options(config: &Config) -> Result<ConnectOptions> {
     let (interval, limit) = config.keep_alive;
     let mut options = ConnectOptions::new()
         .with_connect_timeout(config.connect_timeout)
@@ -407,14 +407,17 @@ pub(crate) fn options(config: &Config) -> Result<ConnectOptions> {
         // etcd closes a connection that pings without a request in flight.
         .with_keep_alive_while_idle(false)
         .with_require_leader(!config.for_diagnosis);
-    if let Some((user, password)) = &config.login {
+    if let Some((user, password)) = config.login().await? {
         options = options.with_user(user, password).with_auto_token_refresh(true);
     }
     config.security.apply(options).map_err(|what| error(ErrorKind::InvalidConfig, what))
 }
 
 pub(crate) async fn client(config: &Config, endpoint: &str) -> Result<Client, LinkError> {
-    let options = options(config).map_err(|error| LinkError { error, may_pass: false })?;
+    let options = options(config).await.map_err(|error| {
+        let may_pass = error.kind() == ErrorKind::Unavailable;
+        LinkError { error, may_pass }
+    })?;
     let connected = Client::connect([endpoint], Some(options)).await;
     connected.map_err(|cause| no_connection(endpoint, &cause))
 }

@@ -1,15 +1,16 @@
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lockwright_core::{
-    BreakMode, BreakTarget, Clock, DistributedLock, Error, ErrorKind, ReleaseMode, Renew, Result,
-    Wait,
+    BreakMode, BreakTarget, Clock, CredentialProvider, Credentials, DistributedLock, Error,
+    ErrorKind, ReleaseMode, Renew, Result, Wait,
 };
 use lockwright_etcd::{Config, Etcd};
 use lockwright_testbed as testbed;
 use lockwright_testbed::etcd::Version;
 
 use crate::common::{
-    claim, claim_for, connect, fails_with, grant, granted_soon, name, patient, renewed,
+    claim, claim_for, connect, fails, fails_with, grant, granted_soon, name, patient, renewed,
     without_secret,
 };
 
@@ -107,6 +108,42 @@ async fn a_login_that_expires_is_renewed() {
         etcd.release(&ours, ReleaseMode::Plain).await.unwrap();
         let wait = Wait::Until(Clock::boot().now() + Duration::from_secs(10));
         granted_soon(&etcd, &theirs, wait).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rotated_password_is_used() {
+    for version in [Version::Debian, Version::Current] {
+        let options = testbed::Etcd::options().version(version).members(1);
+        let cluster = options.user("app", SECRET, "lockwright/").start().unwrap();
+        let password = Arc::new(Mutex::new(SECRET));
+        let current = Arc::clone(&password);
+        let provider = CredentialProvider::new(move || {
+            let password = current.lock().unwrap().to_string();
+            async { Ok::<_, String>(Credentials { username: Some("app".to_owned()), password }) }
+        });
+        let config = Config::new(&format!("etcd:{}", cluster.members[0].endpoint())).unwrap();
+        let etcd = patient(config).credentials(provider).connect().await.unwrap();
+        let without_provider = connect(&cluster.url()).await;
+        let (held, next) = (claim("a"), claim("b"));
+        grant(&etcd, &held).await;
+
+        *password.lock().unwrap() = "new";
+        for command in [
+            &["user", "delete", "app"][..],
+            &["user", "add", "app:new"],
+            &["user", "grant-role", "app", "app"],
+        ] {
+            cluster.ctl(command).unwrap();
+        }
+        renewed(&etcd, &held).await;
+        grant(&etcd, &next).await;
+        fails(without_provider.try_acquire(&claim("c")).await, ErrorKind::Denied);
+        let waits = claim_for("a", Duration::from_secs(30));
+        etcd.acquire(&waits, Wait::Until(Clock::boot().now())).await.unwrap();
+        etcd.release(&held, ReleaseMode::Plain).await.unwrap();
+        granted_soon(&etcd, &waits, Wait::Until(Clock::boot().now() + Duration::from_secs(10)))
+            .await;
     }
 }
 

@@ -138,6 +138,14 @@ impl Config {
         }
     }
 
+    /// Sets the TLS options, for members with `https:`, instead of the files in the URL.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn tls(mut self, options: etcd_client::TlsOptions) -> Self {
+        self.security.options = Some(options);
+        self
+    }
+
     /// Allows connections to members without a leader, for
     /// [`doctor`](lockwright_core::DistributedLock::doctor).
     #[must_use]

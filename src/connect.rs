@@ -217,6 +217,7 @@ backends! {
                 .map_or_else(|_| lockwright_sql::postgres::profile(), |config| config.profile())
         },
         config: lockwright_sql::postgres::Config::new,
+        credentials: lockwright_sql::postgres::Config::credentials,
     }
     feature "mysql" {
         schemes: ["mysql", "mariadb"],
@@ -225,6 +226,7 @@ backends! {
                 .map_or_else(|_| lockwright_sql::mysql::profile(), |config| config.profile())
         },
         config: lockwright_sql::mysql::Config::new,
+        credentials: lockwright_sql::mysql::Config::credentials,
     }
     feature "redis" {
         schemes: [

@@ -82,6 +82,7 @@ pub(crate) enum Need {
     Permits,
     Tickets,
     NoTickets,
+    KeepsAfterRelease,
     MissingMode,
     Freeze,
     Restart,
@@ -123,6 +124,9 @@ impl Need {
             Self::Permits => (profile.modes.permits, "the backend has no semaphores"),
             Self::Tickets => (profile.tickets, "the backend has no tickets"),
             Self::NoTickets => (!profile.tickets, "the backend has tickets"),
+            Self::KeepsAfterRelease => {
+                (profile.keeps_after_release, "a renewal can't set another TTL")
+            }
             Self::MissingMode => {
                 (!profile.modes.shared || !profile.modes.permits, "it has every mode")
             }

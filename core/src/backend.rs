@@ -68,6 +68,8 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     ///   indeterminate.
     /// - Checks a hold's token and expiry, and extends the hold, in one atomic step.
     /// - Never revives an expired or broken hold.
+    /// - With [`keeps_after_release`](Profile::keeps_after_release), sets the TTL of the renewal's
+    ///   claim, which may be longer or shorter than the hold's.
     /// - With [`tickets`](Profile::tickets), also renews a hold that another client acquired.
     /// - Returns the known results within the smallest [`Renew::patience`], even if a server is
     ///   silent.

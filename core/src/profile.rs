@@ -34,6 +34,9 @@ pub struct Profile {
     pub recalls: bool,
     /// True if a hold can be transferred by a [`Ticket`](crate::Ticket).
     pub tickets: bool,
+    /// True if a renewal can set any TTL, so that a lock stays held after its release. Needed by
+    /// [`at_least`](crate::Request::at_least) and [`once_per`](crate::Request::once_per).
+    pub keeps_after_release: bool,
     /// True if the server answers an acquire with [`Wait::Until`](crate::Wait::Until) only after
     /// the grant or the limit.
     pub blocks: bool,
@@ -90,6 +93,7 @@ impl Profile {
             breakable: false,
             recalls: false,
             tickets: false,
+            keeps_after_release: false,
             blocks: false,
             queues_at_once: false,
             ttl: Duration::from_millis(50)..=Self::LONGEST_TTL,

@@ -30,6 +30,7 @@ pub fn profile() -> Profile {
     profile.breakable = true;
     profile.recalls = true;
     profile.tickets = true;
+    profile.keeps_after_release = true;
     profile.ttl = Duration::from_millis(10)..=Profile::LONGEST_TTL;
     profile.renew_batch = 1_000;
     profile.slow_poll = Duration::from_secs(1);

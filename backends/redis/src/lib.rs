@@ -251,6 +251,7 @@ fn profile_of(backend: &'static str, keeps_every_write: bool) -> Profile {
     profile.breakable = true;
     profile.recalls = true;
     profile.tickets = true;
+    profile.keeps_after_release = true;
     profile.ttl = Duration::from_millis(100)..=Profile::LONGEST_TTL;
     profile.renew_batch = 100;
     profile.slow_poll = SLOW_POLL;

@@ -99,6 +99,7 @@ pub fn profile(options: &Options) -> Profile {
     ]);
     profile.tombstones = true;
     profile.breakable = true;
+    profile.keeps_after_release = true;
     profile.ttl = options.shortest_ttl()..=options.largest_ttl.min(Profile::LONGEST_TTL);
     profile.renew_batch = 100;
     profile.slow_poll = SLOW_POLL;

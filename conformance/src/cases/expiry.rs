@@ -2,11 +2,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_core::{Claim, HoldState, Reason, RenewalMode, Token, Wait};
+use tokio::time::timeout;
 
 use crate::cancel::after_polls;
 use crate::case::{Case, cases};
 use crate::context::{Context, is_lost, soon};
-use crate::failure::{Failure, Verdict, ensure, in_time};
+use crate::failure::{Failure, Verdict, ensure, given, in_time};
 use crate::faults::{Fate, Op};
 
 pub(super) const CASES: &[Case] = cases! { Expiry:
@@ -32,6 +33,8 @@ pub(super) const CASES: &[Case] = cases! { Expiry:
         "a grant that arrives after its deadline is not used";
     a_fixed_guard_says_that_it_ended []
         "a guard without renewal is lost by its deadline, with the reason";
+    a_released_lock_lasts_for_its_least_time [KeepsAfterRelease]
+        "with at_least, a released lock stays held without its client, and a waiter then gets it";
 };
 const MILLISECOND: Duration = Duration::from_millis(1);
 
@@ -200,4 +203,26 @@ async fn a_fixed_guard_says_that_it_ended(context: Context) -> Verdict {
     in_time!(late <= context.moment(), "the loss was signalled {late:?} late");
     ensure!(guard.check().is_err(), "the guard is lost, but its check succeeds");
     is_lost(guard.release().await)
+}
+
+async fn a_released_lock_lasts_for_its_least_time(context: Context) -> Verdict {
+    let (range, ttl) = (context.profile.ttl.clone(), context.ttl);
+    for (ttl, time) in [(ttl, ttl * 2), (ttl * 10, ttl / 2)] {
+        let [ttl, time] = [ttl, time].map(|time| time.clamp(*range.start(), *range.end()));
+        let (one, two) = context.two_clients().await?;
+        let begun = context.clock.now();
+        one.mutex("x").ttl(ttl).at_least(time).acquire().await?.release().await?;
+        one.close().await;
+        drop(one);
+        let holder = given(context.holders("x").await?.pop(), "the released lock is free at once")?;
+        let left = holder.remaining.unwrap_or_default();
+        ensure!(left <= time + late(&context), "the released lock is shown with {left:?} left");
+        let within = time + context.profile.slow_poll + late(&context);
+        let next = timeout(within, two.mutex("x").acquire()).await;
+        in_time!(next.is_ok(), "a lock with at_least {time:?} was not free within {within:?}");
+        let took = context.clock.now().saturating_since(begun);
+        ensure!(took >= time, "the lock was free after {took:?}, not {time:?}");
+        next.expect("it was checked")?.release().await?;
+    }
+    Ok(())
 }

@@ -179,8 +179,9 @@ impl Guard {
     }
 
     /// Ends the hold in this client, and returns a ticket for
-    /// [`Locks::resume`](crate::Locks::resume). The ticket has no [`Owner`](crate::Owner) or
-    /// [`max_hold`](crate::Request::max_hold). Until resumed, no client renews the hold: it ends
+    /// [`Locks::resume`](crate::Locks::resume). The ticket has no [`Owner`](crate::Owner),
+    /// [`max_hold`](crate::Request::max_hold), [`at_least`](crate::Request::at_least) or
+    /// [`once_per`](crate::Request::once_per). Until resumed, no client renews the hold: it ends
     /// after its [remaining time](Self::remaining), unless extended to a whole TTL by
     /// [`Locks::renew_ticket`](crate::Locks::renew_ticket). After a wait on Redis, that may be 2 s:
     /// [renew](Self::renew) first.
@@ -281,13 +282,12 @@ impl Inner {
         let hold = self.hold();
         check(hold)?;
         let start = hold.clock().now();
+        // Until the answer, which a dropped future never gets.
+        hold.note_failed_renewal();
         let asking = ask_renewal(&hold.shared, std::slice::from_ref(hold));
         let answer = match hold.shared.inside(asking).await {
             Ok(mut answers) => answers.pop(),
-            Err(error) => {
-                hold.note_failed_renewal();
-                return Err(hold.error(error));
-            }
+            Err(error) => return Err(hold.error(error)),
         };
         let is_known =
             answer.as_ref().is_some_and(|it| it.outcome != RenewalOutcome::Indeterminate);
@@ -321,7 +321,10 @@ impl Inner {
         if Shared::hand_over(&hold, now) {
             return Ok(());
         }
-        let releasing = Releasing::begin(hold, now);
+        let releasing = Releasing::begin(hold, now).completed();
+        if releasing.is_kept() {
+            return releasing.send().await;
+        }
         let hold = releasing.hold();
         let backend = &hold.shared.backend;
         match at_once(|| backend.release_at_once(&hold.claim, hold.release_mode, now)) {

@@ -26,8 +26,31 @@ pub(crate) struct Options {
     pub(crate) owner: Option<Owner>,
     pub(crate) identity: Option<Arc<Identity>>,
     pub(crate) usage: Usage,
+    pub(crate) retention: Option<Box<Retention>>,
     pub(super) wait: Option<Duration>,
     pub(super) retry: Option<(u32, Duration)>,
+}
+
+/// How long the lock stays held after a release; zero if not set.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Retention {
+    pub(crate) at_least: Duration,
+    pub(crate) once_per: Duration,
+}
+
+impl Retention {
+    fn check(self, mode: Mode, profile: &Profile) -> Result<()> {
+        if !profile.keeps_after_release {
+            return Err(Error::unsupported("at_least or once_per", profile));
+        }
+        // SQL backends wouldn't free a reader's name before the TTL of an earlier renewal.
+        if mode != Mode::Exclusive {
+            return Err(Error::invalid_input(
+                "at_least and once_per need an exclusive lock; request it by mutex, or remove them",
+            ));
+        }
+        profile.check_ttl("an at_least or once_per", self.at_least.max(self.once_per))
+    }
 }
 
 /// A hold with a `max_hold` isn't kept warm, so one field has either time.
@@ -61,6 +84,7 @@ impl Options {
             owner: None,
             identity: None,
             usage: shared.settings.keep_warm.map_or(Usage::Plain, Usage::KeptWarm),
+            retention: None,
             wait: shared.settings.wait,
             retry: None,
         }
@@ -89,6 +113,9 @@ impl Options {
         }
         if let Some(time) = self.keep_warm() {
             check_keep_warm(time, profile)?;
+        }
+        if let Some(retention) = self.retention.as_deref() {
+            retention.check(self.mode, profile)?;
         }
         if self.retry.is_some_and(|(tries, _)| tries == 0) {
             return Err(Error::invalid_input("retry needs at least 1 try"));

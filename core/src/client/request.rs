@@ -83,6 +83,35 @@ impl<H: Held> Request<H> {
         self
     }
 
+    /// Keeps the lock held for at least `time` after its grant, so that a machine with another clock
+    /// doesn't run the same short job again. A release and a dropped guard return at once, and the
+    /// lock expires on the server, even if this process has ended.
+    ///
+    /// - The hold isn't handed over or kept warm.
+    /// - After an unanswered request, or if the process ends without a release, the hold may end one
+    ///   TTL after its last renewal. A lost hold isn't kept.
+    /// - A waiter gets the lock when it expires, or up to [`slow_poll`](crate::Profile::slow_poll)
+    ///   later.
+    ///
+    /// # Errors
+    /// The request fails with [`Unsupported`](crate::ErrorKind::Unsupported) without
+    /// `keeps_after_release` in the profile, and with
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a `time` that isn't a valid TTL, or for
+    /// a shared lock or a semaphore.
+    pub fn at_least(mut self, time: Duration) -> Self {
+        self.options.retention.get_or_insert_default().at_least = time;
+        self
+    }
+
+    /// Keeps the lock held for `time` after a completed [`release`](Held::release) or
+    /// [`with`](Request::with), so that a job runs once per period. A dropped guard only releases
+    /// the lock, so a failed job may run again. Limits and errors are those of
+    /// [`at_least`](Request::at_least).
+    pub fn once_per(mut self, time: Duration) -> Self {
+        self.options.retention.get_or_insert_default().once_per = time;
+        self
+    }
+
     /// Limits how long [`acquire`](Request::acquire) waits.
     ///
     /// With zero, the client tries once and waits for the answer.
@@ -109,7 +138,8 @@ impl<H: Held> Request<H> {
     ///
     /// A re-entry fails with [`Conflict`](crate::ErrorKind::Conflict) if it is
     /// [`fixed`](Request::fixed) but the client renews the hold, or if the hold may exceed the
-    /// re-entry's [`max_hold`](Request::max_hold).
+    /// re-entry's [`max_hold`](Request::max_hold). The first request's
+    /// [`at_least`](Request::at_least) and [`once_per`](Request::once_per) apply.
     pub fn reentrant(mut self, owner: &Owner) -> Self {
         self.options.owner = Some(owner.clone());
         self

@@ -267,6 +267,8 @@ async fn only_plain_renewed_requests_of_one_ttl_follow_each_other() {
     assert!(!passes(Request::fixed, Request::fixed).await);
     assert!(!passes(|it| it, |it| it.max_hold(TTL)).await);
     assert!(!passes(|it| it.max_hold(TTL), |it| it).await);
+    assert!(!passes(|it| it, |it| it.at_least(TTL)).await);
+    assert!(!passes(|it| it.at_least(TTL), |it| it).await);
     assert!(!passes(|it| it, reentrant).await);
     assert!(!passes(reentrant, |it| it).await);
 }
@@ -296,6 +298,7 @@ async fn passes_after_takeover(next: Settings) -> bool {
 async fn a_claim_that_passed_to_a_limited_or_reentrant_request_is_not_handed_over() {
     assert!(passes_after_takeover(|it| it).await);
     assert!(!passes_after_takeover(|it| it.max_hold(TTL)).await);
+    assert!(!passes_after_takeover(|it| it.at_least(TTL)).await);
     assert!(!passes_after_takeover(reentrant).await);
 }
 

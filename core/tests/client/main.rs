@@ -12,6 +12,7 @@ mod reconcile;
 mod reentrancy;
 mod renewer;
 mod requests;
+mod retention;
 mod support;
 mod sweeping;
 mod threads;

@@ -12,7 +12,7 @@ pub(crate) use lockwright_conformance::faults::{Fate, Faulty, Op};
 
 pub(crate) const TTL: Duration = Duration::from_secs(10);
 
-pub(crate) fn secs(seconds: u64) -> Duration {
+pub(crate) const fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 

@@ -107,6 +107,7 @@ static PROFILE: LazyLock<Profile> = LazyLock::new(|| {
     profile.tombstones = true;
     profile.breakable = true;
     profile.tickets = true;
+    profile.keeps_after_release = true;
     profile.ttl = Duration::from_millis(50)..=Profile::LONGEST_TTL;
     profile.renew_batch = 500;
     // A process that is killed after its commit wakes no waiter, so waiters poll.

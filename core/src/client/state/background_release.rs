@@ -1,8 +1,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::client::renewer::unclear_renewal;
 use crate::client::{Pending, answer, ignore_panic};
-use crate::{BootInstant, Claim, Error, ReleaseMode, ReleaseOutcome, Result};
+use crate::{
+    BootInstant, Claim, Error, ReleaseMode, ReleaseOutcome, Renew, RenewalOutcome, Result,
+};
 
 use super::{Hold, Job, Shared};
 
@@ -19,12 +22,20 @@ impl Job {
             hold.take_turn()
         };
         let last_sent = (release_mode == ReleaseMode::Reconcile).then(|| hold.granted_at);
-        Self { shared, claim: hold.claim.clone(), release_mode, has_turn, last_sent }
+        let (claim, free_at) = (hold.claim.clone(), hold.granted_at);
+        Self { shared, claim, release_mode, has_turn, last_sent, free_at }
+    }
+
+    /// Renews the hold until `free_at`. A request that was unanswered at `last_sent` may still
+    /// change the TTL, so the renewal is repeated for one TTL.
+    pub(crate) fn keep_until(&mut self, free_at: BootInstant, last_sent: Option<BootInstant>) {
+        (self.free_at, self.last_sent) = (free_at, last_sent);
     }
 
     pub(crate) fn reconcile(shared: Arc<Shared>, pending: Pending, has_turn: bool) -> Self {
         let Pending { claim, release_mode, last_sent, .. } = pending;
-        Self { shared, claim, release_mode, has_turn, last_sent: Some(last_sent) }
+        let (last_sent, free_at) = (Some(last_sent), last_sent);
+        Self { shared, claim, release_mode, has_turn, last_sent, free_at }
     }
 
     /// Passes the turn to the next local request, although the release is unanswered. If the server
@@ -45,13 +56,14 @@ impl Job {
         let mut pause = TRY_AGAIN.0;
         loop {
             let sent = shared.clock.now();
-            let answer = send_release(&shared, &self.claim, self.release_mode).await;
+            let (claim, mode) = (&self.claim, self.release_mode);
+            let answer = end_on_server(&shared, claim, mode, self.free_at).await;
             let now = shared.clock.now();
             if answer.is_ok() && self.has_turn {
                 shared.table().turns.note_answer(&self.claim.name);
             }
             match answer {
-                Ok(ended) if self.is_reconciled(ended, now) => break,
+                Ok(ended) if self.is_reconciled(ended, sent, now) => break,
                 // Without a tombstone, the server may still grant a late acquire. So the release is
                 // repeated until one TTL after the last acquire.
                 Ok(_) => {}
@@ -79,9 +91,12 @@ impl Job {
         }
     }
 
-    fn is_reconciled(&self, ended: ReleaseOutcome, now: BootInstant) -> bool {
+    fn is_reconciled(&self, ended: ReleaseOutcome, sent: BootInstant, now: BootInstant) -> bool {
         let ttl = self.claim.ttl;
         let long_ago = || self.last_sent.is_none_or(|sent| now > sent + ttl);
+        if sent < self.free_at {
+            return long_ago();
+        }
         self.shared.one_answer_reconciles(self.release_mode)
             || (ended == ReleaseOutcome::NotHeld && long_ago())
     }
@@ -102,12 +117,40 @@ impl Drop for Job {
     }
 }
 
+/// Releases the hold, or until `free_at` renews it for the remaining time instead. It then expires
+/// on the server.
+pub(crate) async fn end_on_server(
+    shared: &Shared,
+    claim: &Claim,
+    release_mode: ReleaseMode,
+    free_at: BootInstant,
+) -> Result<ReleaseOutcome> {
+    let now = shared.clock.now();
+    let left = free_at.saturating_since(now);
+    if left.is_zero() {
+        return send_release(shared, claim, release_mode).await;
+    }
+    let (ttl, patience) = (left.max(*shared.backend.profile().ttl.start()), patience(claim));
+    let claim = Claim { ttl, ..claim.clone() };
+    let holds = [Renew { claim: &claim, patience }];
+    let send = || shared.backend.renew(&holds);
+    let renewal = answer(shared, send, now + patience, "the last renewal").await?.pop();
+    match renewal.map(|renewal| renewal.outcome) {
+        Some(RenewalOutcome::Renewed { .. }) => Ok(ReleaseOutcome::Released),
+        Some(RenewalOutcome::NotHeld(_)) => Ok(ReleaseOutcome::NotHeld),
+        Some(RenewalOutcome::Indeterminate) | None => Err(unclear_renewal()),
+    }
+}
+
+fn patience(claim: &Claim) -> Duration {
+    (claim.ttl / 2).clamp(Duration::from_millis(100), RELEASE_PATIENCE)
+}
+
 pub(crate) async fn send_release(
     shared: &Shared,
     claim: &Claim,
     release_mode: ReleaseMode,
 ) -> Result<ReleaseOutcome> {
-    let patience = (claim.ttl / 2).clamp(Duration::from_millis(100), RELEASE_PATIENCE);
     let send = || shared.backend.release(claim, release_mode);
-    answer(shared, send, shared.clock.now() + patience, "the release").await
+    answer(shared, send, shared.clock.now() + patience(claim), "the release").await
 }

@@ -90,11 +90,12 @@ impl Hold {
     /// Returns whether a request may get the hold: more than half of the TTL must remain, and at most
     /// one TTL may have passed since the grant.
     ///
-    /// A claim with several fences may have passed to a request with an owner or a `max_hold`, whose
-    /// hold isn't handed over.
+    /// A claim with several fences may have passed to a request with an owner, `max_hold`, `at_least`
+    /// or `once_per`, whose hold isn't handed over.
     pub(super) fn may_continue(&self, now: BootInstant) -> bool {
         self.owner.is_none()
             && self.keep_until == BootInstant::FAR_FUTURE
+            && self.retention.is_none()
             && now < self.granted_at + self.claim.ttl
             && self.deadline().saturating_since(now) > self.claim.ttl / 2
             && self.is_answered()
@@ -102,7 +103,7 @@ impl Hold {
     }
 
     /// Returns whether the server has answered the last request about the hold.
-    fn is_answered(&self) -> bool {
+    pub(super) fn is_answered(&self) -> bool {
         self.release_mode == ReleaseMode::Plain && !self.renewal_failed.load(Ordering::Acquire)
     }
 
@@ -140,6 +141,7 @@ impl Options {
         self.renewal_mode == RenewalMode::Auto
             && self.owner.is_none()
             && self.max_hold().is_none()
+            && self.retention.is_none()
             && self.identity.is_none()
     }
 }

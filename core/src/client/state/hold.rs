@@ -102,6 +102,7 @@ impl Hold {
             release_mode: pending.release_mode,
             granted_at: grant.now,
             keep_until: options.keep_until(grant.start),
+            retention: options.retention.clone(),
             hand_over,
             term_changes: Mutex::new(()),
             renew_at: AtomicU64::new(0),
@@ -299,6 +300,17 @@ impl Hold {
         }
     }
 
+    /// Returns whether a sent request may still change the hold's TTL on the server.
+    pub(super) fn is_unanswered(&self) -> bool {
+        self.renewing.load(Ordering::SeqCst) || !self.is_answered()
+    }
+
+    /// Returns the earliest end of a hold with `at_least`.
+    pub(super) fn free_at(&self) -> BootInstant {
+        let at_least = self.retention.as_ref().map_or(Duration::ZERO, |it| it.at_least);
+        self.granted_at + at_least
+    }
+
     fn held_nanos(&self, now: BootInstant) -> u64 {
         now.as_nanos().saturating_sub(self.granted_at.as_nanos())
     }
@@ -368,8 +380,10 @@ impl Hold {
             return Due::look_at(next);
         }
         if now + self.renew_slack() >= renew_at {
-            self.renewing.store(true, Ordering::Release);
-            return Due { renew: true, ..Due::look_at(next) };
+            self.renewing.store(true, Ordering::SeqCst);
+            // `Releasing::begin` changes the phase before it reads `renewing`.
+            let renew = decode(self.phase.load(Ordering::SeqCst)).is_live();
+            return Due { renew, ..Due::look_at(next) };
         }
         Due::look_at(next.min(renew_at))
     }

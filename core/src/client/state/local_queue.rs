@@ -497,6 +497,7 @@ mod tests {
             owner: None,
             identity: None,
             usage: crate::client::options::Usage::Plain,
+            retention: None,
             wait: None,
             retry: None,
         };

@@ -16,7 +16,7 @@ use crate::{
 
 use super::in_runtime::InRuntime;
 use super::metrics::{Metrics, Totals};
-use super::options::Options;
+use super::options::{Options, Retention};
 use super::owner::Owner;
 use super::pending::Pending;
 use super::waiters::Waiters;
@@ -188,6 +188,7 @@ pub(crate) struct Hold {
     pub(crate) release_mode: ReleaseMode,
     granted_at: BootInstant,
     keep_until: BootInstant,
+    pub(crate) retention: Option<Box<Retention>>,
     /// `None` for a hold with one fence.
     hand_over: Option<Box<HandOver>>,
 
@@ -216,4 +217,6 @@ pub(crate) struct Job {
     release_mode: ReleaseMode,
     has_turn: bool,
     last_sent: Option<BootInstant>,
+    /// Until then, the job renews the hold for the remaining time, and doesn't release it.
+    free_at: BootInstant,
 }

@@ -3,7 +3,7 @@ use std::sync::atomic::Ordering;
 
 use crate::{BootInstant, Error, ErrorKind, Reason, ReleaseOutcome, Result};
 
-use super::background_release::send_release;
+use super::background_release::end_on_server;
 use super::{Hold, Job, Shared};
 
 pub(crate) fn end_in_background(hold: Arc<Hold>) {
@@ -46,13 +46,31 @@ pub(crate) fn lost(hold: &Hold, reason: Reason) -> Error {
 pub(crate) struct Releasing {
     hold: Option<Arc<Hold>>,
     pub(crate) ended: Result<u64, Reason>,
+    begun: BootInstant,
+    /// Until then, a renewal for the remaining time replaces the release.
+    free_at: BootInstant,
+    is_unanswered: bool,
 }
 
 impl Releasing {
     pub(crate) fn begin(hold: Arc<Hold>, now: BootInstant) -> Self {
         let ended = hold.end(now);
         hold.shared.count_ended(ended.is_ok());
-        Self { hold: Some(hold), ended }
+        let free_at = if ended.is_ok() { hold.free_at() } else { now };
+        let is_unanswered = hold.retention.is_some() && hold.is_unanswered();
+        Self { hold: Some(hold), ended, begun: now, free_at, is_unanswered }
+    }
+
+    /// Keeps the lock for the time of `once_per`, because the holder has completed its work.
+    pub(crate) fn completed(mut self) -> Self {
+        if let (Some(it), Ok(_)) = (&self.hold().retention, self.ended) {
+            self.free_at = self.free_at.max(self.begun + it.once_per);
+        }
+        self
+    }
+
+    pub(crate) fn is_kept(&self) -> bool {
+        self.free_at > self.begun
     }
 
     pub(crate) fn hold(&self) -> &Arc<Hold> {
@@ -61,14 +79,18 @@ impl Releasing {
 
     pub(crate) async fn send(self) -> Result<()> {
         let hold = self.hold();
-        let sending = send_release(&hold.shared, &hold.claim, hold.release_mode);
+        let sending = end_on_server(&hold.shared, &hold.claim, hold.release_mode, self.free_at);
         let answer = hold.shared.inside(sending).await;
         self.answered(answer)
     }
 
     pub(crate) fn answered(mut self, answer: Result<ReleaseOutcome>) -> Result<()> {
         let hold = self.hold();
-        let is_done = answer.is_ok() && hold.shared.one_answer_reconciles(hold.release_mode);
+        let is_reconciled = match self.is_kept() {
+            true => !self.is_unanswered,
+            false => hold.shared.one_answer_reconciles(hold.release_mode),
+        };
+        let is_done = answer.is_ok() && is_reconciled;
         let result = match (answer, self.ended) {
             (_, Err(reason)) => Err(lost(hold, reason)),
             (Ok(ReleaseOutcome::Released), Ok(_)) => Ok(()),
@@ -86,7 +108,11 @@ impl Drop for Releasing {
     fn drop(&mut self) {
         if let Some(hold) = self.hold.take() {
             // The job has taken the turn, so `let_go` passes no turn on.
-            Shared::in_background(Job::release(Arc::clone(&hold)));
+            let mut job = Job::release(Arc::clone(&hold));
+            if self.is_kept() {
+                job.keep_until(self.free_at, self.is_unanswered.then_some(self.begun));
+            }
+            Shared::in_background(job);
             Shared::let_go(&hold, self.ended);
         }
     }

@@ -74,6 +74,7 @@ pub(crate) fn profile(backend: &'static str, wake_up: WakeUp, slow_poll: Duratio
     profile.tombstones = true;
     profile.breakable = true;
     profile.tickets = true;
+    profile.keeps_after_release = true;
     profile.ttl = Duration::from_millis(100)..=Profile::LONGEST_TTL;
     profile.renew_batch = 500;
     profile.slow_poll = slow_poll;

@@ -244,6 +244,12 @@ pub(crate) struct Run {
     #[arg(long, value_name = "TIME", conflicts_with = "fixed")]
     #[arg(allow_hyphen_values = true, value_parser = duration::some)]
     pub at_least: Option<Duration>,
+
+    /// Keep the lock for this long after CMD has succeeded, so that it runs once per period
+    ///
+    /// After a failure of CMD, it may run again. Not on etcd and ZooKeeper, and not in the modes session and row.
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = duration::some)]
+    pub once_per: Option<Duration>,
 }
 
 /// The options of a request. flock(1)'s options keep their meaning.

@@ -23,6 +23,7 @@ pub(crate) async fn acquire(connection: &ConnectionOptions, what: &Acquire) -> R
         fixed: false,
         max_hold: None,
         at_least: None,
+        once_per: None,
     };
     let locks = config.connect().await?;
     if !locks.profile().tickets {

@@ -150,6 +150,14 @@ async fn hold_and_run(
             return Ok(exit.shell_code());
         }
     }
+    if let (Some(_), Ok(exit)) = (run.once_per, &outcome)
+        && exit.shell_code() != 0
+    {
+        guard.check()?;
+        // A dropped guard ignores the period. `close` waits for its release.
+        drop(guard);
+        return Ok(exit.shell_code());
+    }
     let patience = if outcome.is_ok() { SHUTDOWN_TIMEOUT } else { SHORT_SHUTDOWN_TIMEOUT };
     let released = release(output, guard, signals, patience).await;
     let exit = outcome?;
@@ -177,6 +185,9 @@ pub(crate) async fn acquire(
     }
     if let Some(longest) = run.max_hold {
         request = request.max_hold(longest);
+    }
+    if let Some(period) = run.once_per {
+        request = request.once_per(period);
     }
     if run.request.nonblock || run.request.timeout.is_some_and(|limit| limit.is_zero()) {
         let guard = request.try_acquire().await?;

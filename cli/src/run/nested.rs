@@ -83,7 +83,9 @@ pub(crate) fn become_if_held(
         );
         return Err(Failure::new(exit::CONFLICT, "conflict", message));
     }
-    for (option, time) in [("--max-hold", run.max_hold), ("--at-least", run.at_least)] {
+    for (option, time) in
+        [("--max-hold", run.max_hold), ("--at-least", run.at_least), ("--once-per", run.once_per)]
+    {
         if time.is_some() {
             return Err(Failure::usage(format!(
                 "{option} is for the outer run, which holds {:?} already",

@@ -147,7 +147,7 @@ fn the_inner_command_ends_with_the_outer_hold() {
 #[test]
 fn outer_runs_operations_are_refused_inside() {
     let sandbox = Sandbox::new();
-    for option in ["--max-hold", "--at-least"] {
+    for option in ["--max-hold", "--at-least", "--once-per"] {
         let inner = format!("\"$0\" run {option} 1s a -- touch ran");
         sandbox.output_of(&nested(&inner, &[])).exits(64);
     }

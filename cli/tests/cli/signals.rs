@@ -118,6 +118,18 @@ fn lock_is_kept_for_at_least_the_time_unless_a_signal_ends_it() {
 }
 
 #[test]
+fn command_runs_once_per_period_unless_it_fails() {
+    let sandbox = Sandbox::new();
+    let run =
+        |command| sandbox.output(["run", "-n", "--once-per", "1h", "a", "--", "sh", "-c", command]);
+    run("exit 3").exits(3);
+    run("exit 0").exits(0);
+    run("exit 0").exits(1);
+    sandbox.output(["break", "--now", "--yes", "a"]).exits(0);
+    run("exit 0").exits(0);
+}
+
+#[test]
 fn a_loss_after_the_end_of_the_command_is_no_failure_of_the_command() {
     let sandbox = Sandbox::new();
     let held = sandbox.start(&["--at-least", "1h", "a", "--", "sh", "-c", "exit 3"]);

@@ -32,12 +32,15 @@
 //! | `zookeeper` | `zookeeper:A:2181,B:2181,C:2181/CHROOT` |
 //! | `zookeeper-tls` | `zookeeper+tls:A:2281,B:2281,C:2281/CHROOT?ca=FILE` |
 //! | `tls` | `rediss://HOST`, `etcd:https://…`, `postgres://…?sslmode=verify-full`, `mysql://…?ssl-mode=VERIFY_IDENTITY` |
+//! | `blocking` | none: it adds the module `blocking`, for programs without tokio |
 //! | `config-file` | none: it adds `Config::load`, which reads a file and the environment |
 //! | `portable` | the default backends of the command-line tool |
 //!
 //! The README has more about each backend.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "blocking")]
+pub mod blocking;
 mod config;
 #[cfg(feature = "config-file")]
 mod config_file;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
+use lockwright::Mode;
 
 use crate::{duration, exit};
 
@@ -223,6 +224,18 @@ pub(crate) struct Run {
     #[arg(short = 'c', long = "command", value_name = "COMMAND", conflicts_with = "command")]
     pub shell: Option<OsString>,
 
+    /// Acquire the lock NAME too; repeat the option for more locks
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["shared", "semaphore"])]
+    pub and: Vec<String>,
+
+    /// Acquire a permit of a semaphore instead: at most SIZE run at a time
+    #[arg(long, value_name = "SIZE", conflicts_with_all = ["shared", "exclusive"])]
+    pub semaphore: Option<u32>,
+
+    /// The number of permits to acquire
+    #[arg(long, value_name = "COUNT", default_value_t = 1, requires = "semaphore")]
+    pub permits: u32,
+
     #[command(flatten)]
     pub request: RequestOptions,
 
@@ -248,8 +261,23 @@ pub(crate) struct Run {
     /// Keep the lock for this long after CMD has succeeded, so that it runs once per period
     ///
     /// After a failure of CMD, it may run again. Not on etcd and ZooKeeper, and not in the modes session and row.
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = duration::some)]
+    #[arg(long, value_name = "TIME", conflicts_with_all = ["and", "semaphore"])]
+    #[arg(allow_hyphen_values = true, value_parser = duration::some)]
     pub once_per: Option<Duration>,
+}
+
+impl Run {
+    pub(crate) fn names(&self) -> impl Iterator<Item = &String> {
+        std::iter::once(&self.name).chain(&self.and)
+    }
+
+    pub(crate) fn mode(&self) -> Mode {
+        match self.semaphore {
+            Some(of) => Mode::Permits { count: self.permits, of },
+            None if self.request.shared => Mode::Shared,
+            None => Mode::Exclusive,
+        }
+    }
 }
 
 /// The options of a request. flock(1)'s options keep their meaning.
@@ -284,6 +312,11 @@ pub(crate) struct RequestOptions {
 }
 
 impl RequestOptions {
+    /// Returns the limit of the wait: zero for one try, `None` for no limit.
+    pub(crate) fn limit(&self) -> Option<Duration> {
+        if self.nonblock { Some(Duration::ZERO) } else { self.timeout }
+    }
+
     /// Uses `wait`, the configuration's limit, if no option limits the wait.
     pub(crate) fn or_wait(&self, wait: Option<Duration>) -> Self {
         Self { timeout: self.timeout.or(wait.filter(|_| !self.nonblock)), ..self.clone() }

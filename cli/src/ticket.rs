@@ -16,6 +16,9 @@ pub(crate) async fn acquire(connection: &ConnectionOptions, what: &Acquire) -> R
     let config = config(connection)?;
     let run = Run {
         name: what.name.clone(),
+        and: Vec::new(),
+        semaphore: None,
+        permits: 1,
         command: Vec::new(),
         shell: None,
         request: what.request.or_wait(config.wait),
@@ -40,7 +43,7 @@ pub(crate) async fn acquire(connection: &ConnectionOptions, what: &Acquire) -> R
 }
 
 async fn print_ticket(json: bool, run: &Run, locks: &Locks) -> Result<u8, Failure> {
-    let Some(guard) = run::acquire(Output::new(json), run, locks).await? else {
+    let Some(guard) = run::acquire_lock(Output::new(json), run, locks).await? else {
         return Ok(run.request.conflict_exit_code);
     };
     // A lock that Redis offered to a waiter has less than a TTL left.

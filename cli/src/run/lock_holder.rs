@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
 
-use lockwright::{BootInstant, Clock, Guard, HoldState};
+use lockwright::{BootInstant, Clock, Held, HoldState};
 use rustix::net::{RecvFlags, recv};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait};
 use serde_json::json;
@@ -15,6 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::sleep;
 
 use super::fallback_kill::Children;
+use super::hold::{Part, RunHold};
 use super::signals::Signals;
 use crate::run::process::Exit;
 use crate::run::process::foreground::{Terminal, group_of};
@@ -32,11 +33,12 @@ pub(crate) struct Conclusion {
 
 pub(crate) async fn hold(
     output: Output,
-    guard: &Guard,
+    name: &str,
+    guard: &impl RunHold,
     supervisor: Command,
     signals: &mut Signals,
 ) -> Conclusion {
-    let begun = begin(output, guard, supervisor, signals)
+    let begun = begin(output, name, guard, supervisor, signals)
         .map_err(|error| Failure::os("cannot start the supervisor process", error))
         .and_then(|held| held.ok_or_else(|| not_started(guard)));
     let (held, mut child_changed) = match begun {
@@ -50,12 +52,13 @@ pub(crate) async fn hold(
     Conclusion { outcome, all_gone }
 }
 
-fn begin<'a>(
+fn begin<'a, H: RunHold>(
     output: Output,
-    guard: &'a Guard,
+    name: &'a str,
+    guard: &'a H,
     mut supervisor: Command,
     signals: &mut Signals,
-) -> io::Result<Option<(Held<'a>, tokio::signal::unix::Signal)>> {
+) -> io::Result<Option<(Holder<'a, H>, tokio::signal::unix::Signal)>> {
     let children = Children::adopt()?;
     // Listening begins before the first child exists, so no child's end is missed.
     let child_changed = signal(SignalKind::child())?;
@@ -74,8 +77,9 @@ fn begin<'a>(
     drop(supervisor);
     // If sending fails, the socket is dropped, so the supervisor exits.
     ipc::post_start(&socket, term(guard), rustix::stdio::stdin())?;
-    let held = Held {
+    let held = Holder {
         output,
+        name,
         guard,
         socket,
         supervisor: Pid::from_child(&child),
@@ -88,12 +92,9 @@ fn begin<'a>(
     Ok(Some((held, child_changed)))
 }
 
-fn not_started(guard: &Guard) -> Failure {
-    let message = format!(
-        "lost the lock {:?} (fence {}) before the command could start; it was not started",
-        guard.name(),
-        guard.fence()
-    );
+fn not_started(guard: &impl RunHold) -> Failure {
+    let lost = lost_part(guard);
+    let message = format!("lost {lost} before the command could start; it was not started");
     Failure::new(exit::LOST, "lost", message)
 }
 
@@ -101,13 +102,21 @@ async fn sleep_until(instant: Option<BootInstant>) {
     Clock::boot().sleep_until(instant.unwrap_or(BootInstant::FAR_FUTURE)).await;
 }
 
-fn term(guard: &Guard) -> Term {
+/// Returns the hold that is lost, or the first if the supervisor noticed the loss before the guard.
+fn lost_part(guard: &impl RunHold) -> Part<'_> {
+    let mut parts = guard.parts();
+    let lost = parts.iter().position(|part| part.is_lost).unwrap_or(0);
+    parts.swap_remove(lost)
+}
+
+fn term(guard: &impl Held) -> Term {
     Term { lost_at: guard.lost_at(), deadline: guard.deadline() }
 }
 
-struct Held<'a> {
+struct Holder<'a, H> {
     output: Output,
-    guard: &'a Guard,
+    name: &'a str,
+    guard: &'a H,
     socket: tokio::net::UnixStream,
     supervisor: Pid,
     supervisor_done: Cell<bool>,
@@ -117,7 +126,7 @@ struct Held<'a> {
     loss_reported: Cell<bool>,
 }
 
-impl Held<'_> {
+impl<H: RunHold> Holder<'_, H> {
     async fn watch(
         &self,
         signals: &mut Signals,
@@ -197,7 +206,7 @@ impl Held<'_> {
         let term = term(self.guard);
         self.order(Order::Confirmed(term));
         self.children.update_foreign(self.supervisor);
-        let name = self.guard.name();
+        let name = self.name;
         let fields = json!({ "name": name, "deadline_ns": term.deadline.as_nanos() });
         if self.risk_reported.replace(false) {
             let again = format!("the lock {name:?} is renewed again; the command continues");
@@ -209,7 +218,7 @@ impl Held<'_> {
 
     /// Returns how CMD ended, if the report is the supervisor's last.
     fn on_report(&self, report: Report) -> Option<Result<Exit, Failure>> {
-        let name = self.guard.name();
+        let name = self.name;
         self.supervisor_done
             .set(matches!(report, Report::Done { .. } | Report::NotStarted(_) | Report::TooLate));
         match report {
@@ -257,7 +266,7 @@ impl Held<'_> {
     fn refuse_suspension(&self) {
         self.output.report(
             "not_suspended",
-            json!({ "name": self.guard.name() }),
+            json!({ "name": self.name }),
             "not suspended, because other clients may wait for the lock; Ctrl-C ends the command",
         );
     }
@@ -266,10 +275,10 @@ impl Held<'_> {
         self.risk_reported.set(true);
         self.output.report(
             "at_risk",
-            json!({ "name": self.guard.name(), "left_ms": millis(self.guard.remaining()) }),
+            json!({ "name": self.name, "left_ms": millis(self.guard.remaining()) }),
             &format!(
                 "the lock {:?} could not be renewed yet; without a renewal, the command is ended in {}",
-                self.guard.name(),
+                self.name,
                 crate::duration::show(self.guard.remaining())
             ),
         );
@@ -298,11 +307,12 @@ impl Held<'_> {
         if self.loss_reported.replace(true) {
             return;
         }
-        let (name, fence, because) = (self.guard.name(), self.guard.fence(), self.why_lost());
+        let (lost, because) = (lost_part(self.guard), self.why_lost());
+        let fence = lost.fenced.as_ref().map(|fenced| fenced.fence);
         self.output.report(
             "lost",
-            json!({ "name": name, "fence": fence, "reason": because }),
-            &format!("lost the lock {name:?} (fence {fence}): {because}; ending the command"),
+            json!({ "name": lost.name, "fence": fence, "reason": because }),
+            &format!("lost {lost}: {because}; ending the command"),
         );
     }
 
@@ -313,7 +323,7 @@ impl Held<'_> {
         }
         let message = format!(
             "the command was ended, because the lock {:?} was lost: {}",
-            self.guard.name(),
+            lost_part(self.guard).name,
             self.why_lost()
         );
         Failure::new(exit::LOST, "lost", message)

@@ -1,5 +1,6 @@
 pub(crate) mod elect;
 mod fallback_kill;
+mod hold;
 mod lock_holder;
 mod nested;
 pub(crate) mod process;
@@ -11,7 +12,7 @@ use std::pin::pin;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use lockwright::{Guard, LockName, Locks};
+use lockwright::{Guard, Held, LockName, Locks, Mode};
 use nix::sys::signal::SigSet;
 use nix::sys::signal::Signal::{SIGTTIN, SIGTTOU};
 use rustix::process::Signal;
@@ -21,6 +22,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::args::{ConnectionOptions, Run};
 use crate::{Failure, Output, block_on, config, exit, millis};
+use hold::{Part, RunHold};
 use process::{Exit, descendants};
 use signals::Signals;
 pub(crate) use waiting::holder_name;
@@ -30,6 +32,23 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The release's limit after a signal, or after a loss, when the server is usually unreachable.
 const SHORT_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Sends a request with the options of `run`.
+macro_rules! sent {
+    ($request:expr, $run:expr) => {{
+        let mut request = $request.ttl(ttl($run));
+        if $run.fixed {
+            request = request.fixed();
+        }
+        if let Some(longest) = $run.max_hold {
+            request = request.max_hold(longest);
+        }
+        match $run.request.limit() {
+            Some(limit) => request.wait_for(limit).acquire(),
+            None => request.no_limit().acquire(),
+        }
+    }};
+}
 
 /// With `again`, requests the lock and runs the command again after a loss.
 pub(crate) fn run(connection: &ConnectionOptions, run: &Run, again: bool) -> ExitCode {
@@ -46,16 +65,16 @@ fn prepare_and_run(
     run: &Run,
     again: bool,
 ) -> Result<u8, Failure> {
-    LockName::new(&run.name)?;
-    if again && run.request.shared {
-        return Err(Failure::usage("elect -s would run the command on each machine; remove -s"));
+    run.names().try_for_each(|name| LockName::new(name).map(drop))?;
+    if again && run.mode() != Mode::Exclusive {
+        let message = "elect runs the command on one machine; remove -s and --semaphore";
+        return Err(Failure::usage(message));
     }
     let command = program::resolve(run)?;
     descendants::check_proc().map_err(|error| Failure::os("cannot use /proc", error))?;
     let holds = nested::Holds::of_this_process()?;
     let config = config(connection)?;
-    let key = format!("{}{}", config.namespace, run.name);
-    nested::become_if_held(output, &config, &key, run, &holds, &command)?;
+    nested::become_if_held(output, &config, run, &holds, &command)?;
     let run = &Run {
         ttl: run.ttl.or(config.ttl),
         request: run.request.or_wait(config.wait),
@@ -71,8 +90,15 @@ fn prepare_and_run(
                 locks = config.connect() => locks?,
                 signal = signals.next_ending() => return Ok(ended_by(signal)),
             };
-            let holds = holds.clone();
-            let result = hold_and_run(output, run, holds, &key, &command, &locks, signals).await;
+            let task = Task {
+                output,
+                run,
+                namespace: &config.namespace,
+                holds: &holds,
+                command: &command,
+                locks: &locks,
+            };
+            let result = task.acquire_and_run(signals).await;
             close(&locks).await;
             result
         };
@@ -83,44 +109,89 @@ fn prepare_and_run(
     })
 }
 
-async fn hold_and_run(
+/// A command, and the locks or permits that it needs.
+struct Task<'a> {
+    output: Output,
+    run: &'a Run,
+    namespace: &'a str,
+    holds: &'a nested::Holds,
+    command: &'a program::Resolved,
+    locks: &'a Locks,
+}
+
+impl Task<'_> {
+    async fn acquire_and_run(&self, signals: &mut Signals) -> Result<u8, Failure> {
+        let Self { output, run, locks, .. } = *self;
+        let Run { name, and, .. } = run;
+        match run.mode() {
+            Mode::Permits { count, of } => {
+                let request = locks.semaphore(name, of).permits(count);
+                self.run_under(wait(output, run, locks, sent!(request, run)), signals).await
+            }
+            _ if and.is_empty() => self.run_under(acquire_lock(output, run, locks), signals).await,
+            _ => {
+                let request = locks.multi(run.names());
+                self.run_under(wait(output, run, locks, sent!(request, run)), signals).await
+            }
+        }
+    }
+
+    async fn run_under<H: RunHold>(
+        &self,
+        acquiring: impl Future<Output = Result<Option<H>, Failure>>,
+        signals: &mut Signals,
+    ) -> Result<u8, Failure> {
+        let since = Instant::now();
+        let guard = tokio::select! {
+            guard = acquiring => match guard? {
+                Some(guard) => guard,
+                None => return Ok(self.run.request.conflict_exit_code),
+            },
+            signal = signals.next_ending() => return Ok(ended_by(signal)),
+        };
+        let parts = self.parts(&guard);
+        self.report_grants(&parts, &guard, since.elapsed());
+        let since = Instant::now();
+        let owner = self.locks.identity().to_string();
+        let fenced: Vec<_> = parts.iter().filter_map(|part| part.fenced.as_ref()).collect();
+        let variables = program::variables(self.run, &fenced, &owner);
+        let holds = self.holds.and(self.namespace, &parts, &owner);
+        let command = self.command.with_environment(variables.into_iter().chain([holds]));
+        let ended = lock_holder::hold(self.output, &self.run.name, &guard, command, signals).await;
+        finish(self.output, self.run, guard, ended, since, signals).await
+    }
+
+    /// Returns the hold of each name, in the order of the arguments.
+    fn parts<'a>(&self, guard: &'a impl RunHold) -> Vec<Part<'a>> {
+        let part = |name| guard.parts().into_iter().find(|part| part.name == name);
+        self.run.names().filter_map(part).collect()
+    }
+
+    fn report_grants(&self, parts: &[Part<'_>], guard: &impl Held, waited: Duration) {
+        for part in parts {
+            let granted = json!({
+                "name": part.name,
+                "fence": part.fenced.as_ref().map(|fenced| fenced.fence),
+                "owner": self.locks.identity().to_string(),
+                "mode": part.mode,
+                "ttl_ms": millis(ttl(self.run)),
+                "waited_ms": millis(waited),
+                "deadline_ns": guard.deadline().as_nanos(),
+            });
+            self.output.event("granted", granted);
+        }
+    }
+}
+
+async fn finish(
     output: Output,
     run: &Run,
-    holds: nested::Holds,
-    key: &str,
-    command: &program::Resolved,
-    locks: &Locks,
+    guard: impl Held,
+    ended: lock_holder::Conclusion,
+    since: Instant,
     signals: &mut Signals,
 ) -> Result<u8, Failure> {
-    let since = Instant::now();
-    let guard = tokio::select! {
-        guard = acquire(output, run, locks) => match guard? {
-            Some(guard) => guard,
-            None => return Ok(run.request.conflict_exit_code),
-        },
-        signal = signals.next_ending() => return Ok(ended_by(signal)),
-    };
-    let owner = locks.identity().to_string();
-    let granted = json!({
-        "name": run.name,
-        "fence": guard.fence(),
-        "owner": owner,
-        "mode": guard.mode(),
-        "ttl_ms": millis(ttl(run)),
-        "waited_ms": millis(since.elapsed()),
-        "deadline_ns": guard.deadline().as_nanos(),
-    });
-    output.event("granted", granted);
-    let since = Instant::now();
-    let command = command.with_environment([
-        ("LOCKWRIGHT_NAME", run.name.clone()),
-        ("LOCKWRIGHT_FENCE", guard.fence().to_string()),
-        ("LOCKWRIGHT_FENCED", guard.fenced().to_string()),
-        holds.and(key, &guard, &owner),
-        ("LOCKWRIGHT_OWNER", owner),
-    ]);
-    let lock_holder::Conclusion { outcome, all_gone } =
-        lock_holder::hold(output, &guard, command, signals).await;
+    let lock_holder::Conclusion { outcome, all_gone } = ended;
     if !all_gone {
         output.report(
             "not_released",
@@ -159,7 +230,7 @@ async fn hold_and_run(
         return Ok(exit.shell_code());
     }
     let patience = if outcome.is_ok() { SHUTDOWN_TIMEOUT } else { SHORT_SHUTDOWN_TIMEOUT };
-    let released = release(output, guard, signals, patience).await;
+    let released = release(output, &run.name, guard, signals, patience).await;
     let exit = outcome?;
     if released? {
         let held_ms = millis(since.elapsed());
@@ -172,38 +243,32 @@ fn ttl(run: &Run) -> Duration {
     run.ttl.unwrap_or(Duration::from_secs(30))
 }
 
-pub(crate) async fn acquire(
+pub(crate) async fn acquire_lock(
     output: Output,
     run: &Run,
     locks: &Locks,
 ) -> Result<Option<Guard>, Failure> {
     let mut request =
         if run.request.shared { locks.read(&run.name) } else { locks.mutex(&run.name) };
-    request = request.ttl(ttl(run));
-    if run.fixed {
-        request = request.fixed();
-    }
-    if let Some(longest) = run.max_hold {
-        request = request.max_hold(longest);
-    }
     if let Some(period) = run.once_per {
         request = request.once_per(period);
     }
-    if run.request.nonblock || run.request.timeout.is_some_and(|limit| limit.is_zero()) {
-        let guard = request.try_acquire().await?;
-        if guard.is_none() {
-            waiting::report_given_up("busy", output, run, locks).await;
-        }
-        return Ok(guard);
-    }
-    request = match run.request.timeout {
-        Some(limit) => request.wait_for(limit),
-        None => request.no_limit(),
+    wait(output, run, locks, sent!(request, run)).await
+}
+
+async fn wait<H>(
+    output: Output,
+    run: &Run,
+    locks: &Locks,
+    acquiring: impl Future<Output = lockwright::Result<H>>,
+) -> Result<Option<H>, Failure> {
+    let (event, acquired) = match run.request.limit() {
+        Some(Duration::ZERO) => ("busy", acquiring.await),
+        _ => ("timed_out", waiting::show_holder_until(output, run, locks, acquiring).await),
     };
-    let acquired = waiting::show_holder_until(output, run, locks, request.acquire()).await;
     match acquired.map_err(Failure::from) {
         Err(failure) if failure.code == exit::HELD => {
-            waiting::report_given_up("timed_out", output, run, locks).await;
+            waiting::report_given_up(event, output, run, locks).await;
             Ok(None)
         }
         other => other.map(Some),
@@ -213,11 +278,11 @@ pub(crate) async fn acquire(
 /// Returns whether the server confirmed the release. If not, reports the failure.
 async fn release(
     output: Output,
-    guard: Guard,
+    name: &str,
+    guard: impl Held,
     signals: &mut Signals,
     patience: Duration,
 ) -> Result<bool, Failure> {
-    let name = guard.name().to_owned();
     let mut releasing = pin!(guard.release());
     let answer = tokio::select! {
         answer = timeout(patience, &mut releasing) => answer,

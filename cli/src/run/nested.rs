@@ -9,12 +9,13 @@ use std::process::Command;
 
 use lockwright::fencing::Fenced;
 use lockwright::operator::Holder;
-use lockwright::{Config, Fence, Guard, LockName, Locks, Mode, Token};
+use lockwright::{Config, Fence, LockName, Locks, Mode, Token};
 use rustix::process::{Pid, getpid};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::runtime::Builder;
 
+use super::hold::Part;
 use super::program;
 use crate::args::Run;
 use crate::run::process::descendants;
@@ -26,7 +27,8 @@ const VARIABLE: &str = "LOCKWRIGHT_HOLDS";
 struct Outer {
     name: String,
     token: Token,
-    fence: Fence,
+    /// `None` for permits.
+    fence: Option<Fence>,
     mode: Mode,
     owner: String,
     pid: i32,
@@ -47,39 +49,86 @@ impl Holds {
         })
     }
 
-    pub(crate) fn and(mut self, key: &str, guard: &Guard, owner: &str) -> (&'static str, String) {
-        let us = descendants::process(getpid());
+    pub(crate) fn and(
+        &self,
+        namespace: &str,
+        parts: &[Part<'_>],
+        owner: &str,
+    ) -> (&'static str, String) {
+        let mut holds = self.0.clone();
         // Without `/proc`, an inner run couldn't check its ancestors.
-        if let Some(us) = us {
-            self.0.push(Outer {
-                name: key.to_owned(),
-                token: guard.token(),
-                fence: guard.fence(),
-                mode: guard.mode(),
+        if let Some(us) = descendants::process(getpid()) {
+            holds.extend(parts.iter().map(|part| Outer {
+                name: format!("{namespace}{}", part.name),
+                token: part.token,
+                fence: part.fenced.as_ref().map(|fenced| fenced.fence),
+                mode: part.mode,
                 owner: owner.to_owned(),
                 pid: us.pid.as_raw_nonzero().get(),
                 started: us.started,
-            });
+            }));
         }
-        (VARIABLE, json!(self.0).to_string())
+        (VARIABLE, json!(holds).to_string())
+    }
+
+    fn of(&self, config: &Config, name: &str) -> Option<&Outer> {
+        let key = format!("{}{name}", config.namespace);
+        self.0.iter().rev().find(|outer| outer.name == key)
     }
 }
 
 pub(crate) fn become_if_held(
     output: Output,
     config: &Config,
-    key: &str,
     run: &Run,
     holds: &Holds,
     command: &program::Resolved,
 ) -> Result<(), Failure> {
-    let outer = holds.0.iter().rev().find(|outer| outer.name == key);
-    let Some(outer) = outer else { return Ok(()) };
-    let wanted = if run.request.shared { Mode::Shared } else { Mode::Exclusive };
+    let outers: Vec<_> =
+        run.names().filter_map(|name| Some((name, holds.of(config, name)?))).collect();
+    let Some((name, first)) = outers.first() else { return Ok(()) };
+    if let Some(other) = run.names().find(|name| holds.of(config, name).is_none()) {
+        let message = format!(
+            "an outer run holds {name:?} but not {other:?}; request both in the outer run, or \
+             only {other:?} in this one"
+        );
+        return Err(Failure::new(exit::CONFLICT, "conflict", message));
+    }
+    outers.iter().try_for_each(|(name, outer)| check(run, name, outer))?;
+    block_on(&mut Builder::new_current_thread(), async {
+        let locks = config.connect().await?;
+        let verified = verify_holds(&locks, &outers).await;
+        locks.close().await;
+        verified
+    })?;
+    let mut fenced = Vec::new();
+    for (name, outer) in &outers {
+        if let Some(fence) = outer.fence {
+            fenced.push(Fenced { name: LockName::new(&outer.name)?, fence });
+        }
+        let granted = json!({
+            "name": name,
+            "fence": outer.fence,
+            "owner": outer.owner,
+            "mode": outer.mode,
+            "nested": true,
+        });
+        output.event("granted", granted);
+    }
+    let mut command: Command = command.itself();
+    let error = command.envs(program::variables(run, &fenced, &first.owner)).exec();
+    let program = command.get_program().to_string_lossy().into_owned();
+    let code = exit::not_executed(&error);
+    Err(Failure::new(code, "not_executable", format!("{program}: {error}")))
+}
+
+/// Checks that an inner run may share the hold, as far as possible without the server.
+fn check(run: &Run, name: &str, outer: &Outer) -> Result<(), Failure> {
+    let wanted = run.mode();
     if outer.mode != wanted {
         let message = format!(
-            "an outer run holds {:?} {}, and this run requests it {wanted}; use the same mode",
-            run.name, outer.mode
+            "an outer run holds {name:?} {}, and this run requests it {wanted}; use the same mode",
+            outer.mode
         );
         return Err(Failure::new(exit::CONFLICT, "conflict", message));
     }
@@ -88,54 +137,36 @@ pub(crate) fn become_if_held(
     {
         if time.is_some() {
             return Err(Failure::usage(format!(
-                "{option} is for the outer run, which holds {:?} already",
-                run.name
+                "{option} is for the outer run, which holds {name:?} already"
             )));
         }
     }
     if !is_descendant_of(outer) {
-        return Err(refused(run, outer, "that run is not an ancestor of this process"));
+        return Err(refused(name, outer, "that run is not an ancestor of this process"));
     }
-    let fence = block_on(&mut Builder::new_current_thread(), async {
-        let locks = config.connect().await?;
-        let fence = verify_hold(&locks, run, outer).await;
-        locks.close().await;
-        fence
-    })?;
-    let fenced = Fenced { name: LockName::new(key)?, fence };
-    let granted = json!({
-        "name": run.name,
-        "fence": fence,
-        "owner": outer.owner,
-        "mode": outer.mode,
-        "nested": true,
-    });
-    output.event("granted", granted);
-    let mut command: Command = command.itself();
-    let error = command
-        .env("LOCKWRIGHT_NAME", &run.name)
-        .env("LOCKWRIGHT_FENCE", fence.to_string())
-        .env("LOCKWRIGHT_FENCED", fenced.to_string())
-        .env("LOCKWRIGHT_OWNER", &outer.owner)
-        .exec();
-    let program = command.get_program().to_string_lossy().into_owned();
-    let code = exit::not_executed(&error);
-    Err(Failure::new(code, "not_executable", format!("{program}: {error}")))
+    Ok(())
 }
 
-async fn verify_hold(locks: &Locks, run: &Run, outer: &Outer) -> Result<Fence, Failure> {
-    let inspection = locks.inspect(&run.name).await?;
+async fn verify_holds(locks: &Locks, outers: &[(&String, &Outer)]) -> Result<(), Failure> {
+    for (name, outer) in outers {
+        verify_hold(locks, name, outer).await?;
+    }
+    Ok(())
+}
+
+async fn verify_hold(locks: &Locks, name: &str, outer: &Outer) -> Result<(), Failure> {
+    let inspection = locks.inspect(name).await?;
     let ours = |holder: &&Holder| holder.token == Some(outer.token);
     let Some(holder) = inspection.holders.iter().find(ours) else {
-        return Err(refused(run, outer, "the server has no such hold"));
+        return Err(refused(name, outer, "the server has no such hold"));
     };
     if holder.broken.is_some() {
-        return Err(refused(run, outer, "that hold was broken and expires"));
+        return Err(refused(name, outer, "that hold was broken and expires"));
     }
-    if holder.fence.is_some_and(|fence| fence != outer.fence) {
-        return Err(refused(run, outer, "the server has another fence for that hold"));
+    if holder.fence.is_some() && holder.fence != outer.fence {
+        return Err(refused(name, outer, "the server has another fence for that hold"));
     }
-    Ok(outer.fence)
+    Ok(())
 }
 
 fn is_descendant_of(outer: &Outer) -> bool {
@@ -145,11 +176,11 @@ fn is_descendant_of(outer: &Outer) -> bool {
     })
 }
 
-fn refused(run: &Run, outer: &Outer, why: impl Display) -> Failure {
+fn refused(name: &str, outer: &Outer, why: impl Display) -> Failure {
+    let fence = outer.fence.map_or_else(String::new, |fence| format!(" with fence {fence}"));
     let message = format!(
-        "{VARIABLE} names an outer hold of {:?} with fence {}, but {why}; unset it to acquire the \
-         lock again",
-        run.name, outer.fence
+        "{VARIABLE} names an outer hold of {name:?}{fence}, but {why}; unset it to acquire the \
+         lock again"
     );
     Failure::new(exit::LOST, "lost", message)
 }

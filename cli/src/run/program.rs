@@ -1,7 +1,10 @@
+use std::borrow::Borrow;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::Command;
+
+use lockwright::fencing::Fenced;
 
 use crate::args::Run;
 use crate::run::process::{ROLE_SUPERVISE, SELF};
@@ -40,6 +43,25 @@ fn exists(program: &OsStr) -> bool {
     }
 }
 
+/// Returns the variables that describe the holds to the command, with one line for each name.
+pub(crate) fn variables(
+    run: &Run,
+    fenced: &[impl Borrow<Fenced>],
+    owner: &str,
+) -> [(&'static str, String); 4] {
+    let lines = |text: fn(&Fenced) -> String| {
+        let lines: Vec<_> = fenced.iter().map(|fenced| text(fenced.borrow())).collect();
+        lines.join("\n")
+    };
+    let names: Vec<_> = run.names().map(String::as_str).collect();
+    [
+        ("LOCKWRIGHT_NAME", names.join("\n")),
+        ("LOCKWRIGHT_FENCE", lines(|fenced| fenced.fence.to_string())),
+        ("LOCKWRIGHT_FENCED", lines(Fenced::to_string)),
+        ("LOCKWRIGHT_OWNER", owner.to_owned()),
+    ]
+}
+
 impl Resolved {
     pub(crate) fn itself(&self) -> Command {
         let mut command = Command::new(&self.0[0]);
@@ -47,7 +69,10 @@ impl Resolved {
         command
     }
 
-    pub(crate) fn with_environment<const N: usize>(&self, vars: [(&str, String); N]) -> Command {
+    pub(crate) fn with_environment<'a>(
+        &self,
+        vars: impl IntoIterator<Item = (&'a str, String)>,
+    ) -> Command {
         let mut supervisor = Command::new(SELF);
         supervisor.arg(ROLE_SUPERVISE).args(&self.0).envs(vars);
         supervisor

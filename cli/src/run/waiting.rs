@@ -1,7 +1,7 @@
 use std::time::{Duration, Instant};
 
 use lockwright::operator::{Holder, Inspection};
-use lockwright::{Guard, Locks, Result};
+use lockwright::{Locks, Result};
 use serde_json::json;
 use tokio::time::{sleep, timeout};
 
@@ -16,23 +16,22 @@ const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 /// How long the report of the holders may delay the exit.
 const INSPECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-pub(crate) async fn show_holder_until(
+pub(crate) async fn show_holder_until<H>(
     output: Output,
     run: &Run,
     locks: &Locks,
-    acquire: impl Future<Output = Result<Guard>>,
-) -> Result<Guard> {
-    let name = &run.name;
+    acquire: impl Future<Output = Result<H>>,
+) -> Result<H> {
     if output.has_status_line() && !run.request.quiet {
         let line = StatusLine { output, terminal: Terminal::open() };
         tokio::select! {
             result = acquire => result,
-            never = line.keep(locks, name) => match never {},
+            never = line.keep(run, locks) => match never {},
         }
     } else if output.is_json() {
         tokio::select! {
             result = acquire => result,
-            never = report_holders(output, locks, name) => match never {},
+            never = report_holders(output, run, locks) => match never {},
         }
     } else {
         acquire.await
@@ -51,13 +50,13 @@ impl Drop for StatusLine {
 }
 
 impl StatusLine {
-    async fn keep(&self, locks: &Locks, name: &str) -> std::convert::Infallible {
+    async fn keep(&self, run: &Run, locks: &Locks) -> std::convert::Infallible {
         let since = Instant::now();
         sleep(FIRST_REFRESH).await;
         loop {
-            let line = match locks.inspect(name).await {
+            let line = match inspect(run, locks).await {
                 Ok(seen) => sentence(&seen, since.elapsed()),
-                Err(error) => format!("waiting for {name:?}; {error}"),
+                Err(error) => format!("waiting for {:?}; {error}", run.name),
             };
             self.show(&self.fit(&escape(&line)));
             sleep(REFRESH_INTERVAL).await;
@@ -104,8 +103,8 @@ pub(crate) async fn report_given_up(event: &str, output: Output, run: &Run, lock
     if run.request.quiet && !output.is_json() {
         return;
     }
-    let name = &run.name;
-    let seen = timeout(INSPECT_TIMEOUT, locks.inspect(name)).await.ok().and_then(Result::ok);
+    let seen = timeout(INSPECT_TIMEOUT, inspect(run, locks)).await.ok().and_then(Result::ok);
+    let name = seen.as_ref().map_or(run.name.as_str(), |seen| seen.name.as_str());
     let holders = seen.as_ref().map(|seen| crate::json::inspection(seen)["holders"].take());
     let holder = seen.as_ref().and_then(held_by).unwrap_or_else(|| "it was held".to_owned());
     output.report(
@@ -113,6 +112,19 @@ pub(crate) async fn report_given_up(event: &str, output: Output, run: &Run, lock
         json!({ "name": name, "exit_code": run.request.conflict_exit_code, "holders": holders }),
         &format!("did not get {name:?}: {holder}; `lockwright show {name:?}` shows more"),
     );
+}
+
+/// Returns the first of the names that another client holds, or else the last name.
+async fn inspect(run: &Run, locks: &Locks) -> Result<Inspection> {
+    let is_other = |holder: &Holder| holder.identity.as_ref() != Some(locks.identity());
+    let mut seen = locks.inspect(&run.name).await?;
+    for name in &run.and {
+        if seen.holders.iter().any(is_other) {
+            break;
+        }
+        seen = locks.inspect(name).await?;
+    }
+    Ok(seen)
 }
 
 pub(crate) fn holder_name(holder: &Holder) -> String {
@@ -123,11 +135,11 @@ pub(crate) fn holder_name(holder: &Holder) -> String {
     }
 }
 
-async fn report_holders(output: Output, locks: &Locks, name: &str) -> std::convert::Infallible {
+async fn report_holders(output: Output, run: &Run, locks: &Locks) -> std::convert::Infallible {
     let mut reported = None;
     let mut seen_before = Vec::new();
     loop {
-        if let Ok(seen) = locks.inspect(name).await {
+        if let Ok(seen) = inspect(run, locks).await {
             // Skip a holder with this client's identity once: it may be this client's new grant. A
             // holder seen twice is a client in another container with the same host name and
             // process id.
@@ -142,7 +154,7 @@ async fn report_holders(output: Output, locks: &Locks, name: &str) -> std::conve
             let tokens: Vec<_> = others.iter().map(|holder| holder.token).collect();
             if !tokens.is_empty() && reported.as_ref() != Some(&tokens) {
                 let holders: Vec<_> = others.into_iter().map(crate::json::holder).collect();
-                output.event("waiting", json!({ "name": name, "holders": holders }));
+                output.event("waiting", json!({ "name": seen.name, "holders": holders }));
                 reported = Some(tokens);
             }
             seen_before = seen.holders.iter().map(|holder| holder.token).collect();

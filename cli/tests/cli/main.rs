@@ -12,6 +12,7 @@ mod loss;
 mod nested;
 mod operator;
 mod run;
+mod several;
 mod signals;
 mod terminal;
 mod ticket;

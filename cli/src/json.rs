@@ -10,6 +10,7 @@ pub(crate) fn inspection(seen: &Inspection) -> Value {
     json!({
         "name": seen.name,
         "holders": seen.holders.iter().map(holder).collect::<Vec<_>>(),
+        "free_permits": seen.free_permits(),
         "waiters": seen.waiters,
         "fence": seen.fence,
     })

@@ -60,6 +60,18 @@ impl Inspection {
     pub const fn free(name: LockName) -> Self {
         Self { name, holders: Vec::new(), waiters: None, fence: None }
     }
+
+    /// Returns the number of free permits; `None` unless the name is in use as a semaphore. They
+    /// may be for a claim that waits for more.
+    pub fn free_permits(&self) -> Option<u32> {
+        let permits = |holder: &Holder| match holder.mode {
+            Mode::Permits { count, of } => Some((count, of)),
+            _ => None,
+        };
+        let (_, of) = permits(self.holders.first()?)?;
+        let counts = self.holders.iter().filter_map(permits).map(|(count, _)| count);
+        Some(counts.fold(of, u32::saturating_sub))
+    }
 }
 
 /// The start of a list's next page. Only the backend that created the cursor can use it.

@@ -64,6 +64,9 @@ pub(super) fn describe(seen: &Inspection) -> String {
     if let Some(fence) = seen.fence.filter(|_| seen.holders.is_empty()) {
         fact("last fence", fence.to_string());
     }
+    if let Some(free) = seen.free_permits() {
+        fact("free", format!("{free} permits"));
+    }
     if let Some(waiters) = seen.waiters {
         fact("waiting", waiters.to_string());
     }

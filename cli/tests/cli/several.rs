@@ -76,6 +76,8 @@ fn permits_limit_the_runs() {
     let nested = [&two[..], &[script, program()]].concat();
     assert_eq!(sandbox.output_of(&nested).exits(0).stdout(), "[]\ninner\n");
     let second = sandbox.hold(&one);
+    assert_eq!(sandbox.output(["show", "--json", "a"]).json()["free_permits"], 1);
+    sandbox.output(["show", "a"]).prints("free        1 permits");
     sandbox.output_of(&[&two[..], &["true"]].concat()).exits(1).says("did not get \"a\": held by");
     sandbox.output(["run", "--semaphore", "3", "-n", "a", "--", "true"]).exits(0);
     sandbox.end(first);

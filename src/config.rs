@@ -1,14 +1,14 @@
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_core::{
-    CredentialProvider, DistributedLock, Error, Fault, Fencing, Locks, Order, Profile, Result,
-    Scope, WakeUp, duration, redact,
+    CredentialProvider, DistributedLock, Error, Fault, Fencing, Locks, Order, PrefixOptions,
+    Profile, Result, Scope, WakeUp, duration, redact,
 };
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
 use crate::connect::{Purpose, open_for, profile_for, profiles};
 
@@ -45,10 +45,10 @@ pub struct Config {
     #[serde(skip)]
     pub credentials: Option<CredentialProvider>,
     /// The default TTL.
-    #[serde(default, deserialize_with = "time")]
+    #[serde(default, deserialize_with = "duration::deserialize")]
     pub ttl: Option<Duration>,
     /// The default maximum wait; no limit if not set.
-    #[serde(default, deserialize_with = "time")]
+    #[serde(default, deserialize_with = "duration::deserialize")]
     pub wait: Option<Duration>,
     /// A prefix of all lock names, with its separator: `shop/`.
     #[serde(default)]
@@ -57,14 +57,17 @@ pub struct Config {
     #[serde(default)]
     pub label: Option<String>,
     /// Enables [`Builder::sweep`](crate::Builder::sweep) with this idle time.
-    #[serde(default, deserialize_with = "time")]
+    #[serde(default, deserialize_with = "duration::deserialize")]
     pub sweep: Option<Duration>,
     /// Sets [`Builder::local_turns`](crate::Builder::local_turns).
     #[serde(default)]
     pub local_turns: Option<u32>,
     /// Enables [`Builder::keep_warm`](crate::Builder::keep_warm) for this time.
-    #[serde(default, deserialize_with = "time")]
+    #[serde(default, deserialize_with = "duration::deserialize")]
     pub keep_warm: Option<Duration>,
+    /// Other defaults for names with a prefix: see [`Builder::prefix`](crate::Builder::prefix).
+    #[serde(default)]
+    pub prefix: BTreeMap<String, PrefixOptions>,
     /// Properties that the backend must have.
     #[serde(default)]
     pub require: Vec<Requirement>,
@@ -85,6 +88,7 @@ impl Config {
             sweep: None,
             local_turns: None,
             keep_warm: None,
+            prefix: BTreeMap::new(),
             require: Vec::new(),
         }
     }
@@ -117,6 +121,16 @@ impl Config {
         self.client_on(self.open(Purpose::Diagnosis).await?)
     }
 
+    /// Returns the default options of requests for `name`, given without the namespace.
+    pub fn options_of(&self, name: &str) -> PrefixOptions {
+        let own = PrefixOptions::find(&self.prefix, name);
+        PrefixOptions {
+            ttl: own.ttl.or(self.ttl),
+            wait: own.wait.or(self.wait),
+            keep_warm: own.keep_warm.or(self.keep_warm),
+        }
+    }
+
     /// Returns the problems that can be found without connecting, each with its key. A server may
     /// lack more of the required properties, and may have narrower limits.
     pub fn problems(&self) -> Vec<(&'static str, Error)> {
@@ -134,8 +148,13 @@ impl Config {
         };
         let unmet = self.require.iter().filter_map(|it| it.check(&profile).err());
         let mut problems: Vec<_> = unmet.map(|error| ("require", error)).collect();
-        if self.keep_warm.is_some() && !profile.recalls {
-            problems.push(("keep_warm", Error::unsupported("keeping a lock warm", &profile)));
+        let is_warm = |prefix: &PrefixOptions| prefix.keep_warm.is_some();
+        for (key, is_set) in
+            [("keep_warm", self.keep_warm.is_some()), ("prefix", self.prefix.values().any(is_warm))]
+        {
+            if is_set && !profile.recalls {
+                problems.push((key, Error::unsupported("keeping a lock warm", &profile)));
+            }
         }
         problems
     }
@@ -161,6 +180,9 @@ impl Config {
         if let Some(time) = self.keep_warm {
             builder = builder.keep_warm(time);
         }
+        for (prefix, options) in &self.prefix {
+            builder = builder.prefix(prefix, *options);
+        }
         builder.build()
     }
 }
@@ -179,6 +201,7 @@ impl fmt::Debug for Config {
             .field("sweep", &self.sweep)
             .field("local_turns", &self.local_turns)
             .field("keep_warm", &self.keep_warm)
+            .field("prefix", &self.prefix)
             .field("require", &self.require)
             .finish()
     }
@@ -274,19 +297,4 @@ impl fmt::Display for Requirement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.serialize(f)
     }
-}
-
-#[derive(Deserialize)]
-#[serde(untagged, expecting = "expected a time: \"30s\", \"500ms\", or a number of seconds")]
-enum Time {
-    Text(String),
-    Seconds(f64),
-}
-
-fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
-    let text = Option::<Time>::deserialize(deserializer)?.map(|time| match time {
-        Time::Text(text) => text,
-        Time::Seconds(seconds) => seconds.to_string(),
-    });
-    text.map(|text| duration::parse(&text).map_err(D::Error::custom)).transpose()
 }

@@ -13,7 +13,7 @@ use crate::Config;
 impl Config {
     /// Reads the TOML file that `LOCKWRIGHT_CONFIG` names, if set, and then the environment.
     /// `LOCKWRIGHT_URL`, `LOCKWRIGHT_TTL`, `LOCKWRIGHT_WAIT`, `LOCKWRIGHT_NAMESPACE` and
-    /// `LOCKWRIGHT_LABEL` override the file's settings. The file needs no `url` if
+    /// `LOCKWRIGHT_LABEL` override the file's settings, also those in `prefix`. The file needs no `url` if
     /// `LOCKWRIGHT_URL` is set. If it has one, its password settings apply only to that.
     ///
     /// # Errors
@@ -55,8 +55,14 @@ impl Config {
                 ));
             }
         };
-        config.ttl = time("LOCKWRIGHT_TTL")?.or(config.ttl);
-        config.wait = time("LOCKWRIGHT_WAIT")?.or(config.wait);
+        if let Some(ttl) = time("LOCKWRIGHT_TTL")? {
+            config.ttl = Some(ttl);
+            config.prefix.values_mut().for_each(|options| options.ttl = None);
+        }
+        if let Some(wait) = time("LOCKWRIGHT_WAIT")? {
+            config.wait = Some(wait);
+            config.prefix.values_mut().for_each(|options| options.wait = None);
+        }
         config.namespace = text("LOCKWRIGHT_NAMESPACE")?.unwrap_or(config.namespace);
         config.label = text("LOCKWRIGHT_LABEL")?.or(config.label);
         Ok(config)

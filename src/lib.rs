@@ -54,8 +54,8 @@ pub use connect::connect;
 pub use lockwright_core::{
     BootInstant, Builder, Clock, CredentialProvider, Credentials, Election, Error, ErrorKind,
     Fence, Guard, Held, HoldState, Leader, Leadership, LockName, Locks, MetricsSnapshot, Mode,
-    MultiGuard, MultiRequest, Observer, Owner, Permit, Profile, Reason, Request, Result, Signal,
-    Ticket, TicketError, Token, fencing,
+    MultiGuard, MultiRequest, Observer, Owner, Permit, PrefixOptions, Profile, Reason, Request,
+    Result, Signal, Ticket, TicketError, Token, fencing,
 };
 /// The etcd backend, and a fence check in a transaction.
 #[cfg(feature = "etcd")]

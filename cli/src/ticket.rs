@@ -21,7 +21,7 @@ pub(crate) async fn acquire(connection: &ConnectionOptions, what: &Acquire) -> R
         permits: 1,
         command: Vec::new(),
         shell: None,
-        request: what.request.or_wait(config.wait),
+        request: what.request.or_wait(config.options_of(&what.name).wait),
         ttl: Some(what.ttl),
         fixed: false,
         max_hold: None,

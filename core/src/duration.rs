@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+
 use crate::{Error, Result};
 
 /// Parses a duration: `30s`, `500ms`, `1.5m`, `1h`, `2d`, or a number of seconds.
@@ -35,6 +38,25 @@ pub fn parse(text: &str) -> Result<Duration> {
     let number: f64 = number.parse().map_err(|_| hint())?;
     Duration::try_from_secs_f64(number * seconds_each)
         .map_err(|_| Error::invalid_input(format!("{text:?} is too long; use a shorter time")))
+}
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected a time: \"30s\", \"500ms\", or a number of seconds")]
+enum Time {
+    Text(String),
+    Seconds(f64),
+}
+
+/// Reads a text for [`parse`], or a number of seconds, for `#[serde(deserialize_with)]`.
+///
+/// # Errors
+/// The deserializer's, with the valid forms.
+pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+    let text = Option::<Time>::deserialize(from)?.map(|time| match time {
+        Time::Text(text) => text,
+        Time::Seconds(seconds) => seconds.to_string(),
+    });
+    text.map(|text| parse(&text).map_err(D::Error::custom)).transpose()
 }
 
 pub(crate) fn shown(time: Duration) -> String {

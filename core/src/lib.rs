@@ -29,7 +29,8 @@ pub use claim::{
 };
 pub use client::{
     Builder, Election, Guard, Held, HoldState, Leader, Leadership, Locks, MetricsSnapshot,
-    MultiGuard, MultiRequest, Observer, Owner, Permit, Request, Signal, Ticket, TicketError,
+    MultiGuard, MultiRequest, Observer, Owner, Permit, PrefixOptions, Request, Signal, Ticket,
+    TicketError,
 };
 pub use clock::{BootInstant, Clock};
 pub use credentials::{CredentialProvider, Credentials};

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use lockwright::{Config, ErrorKind, Requirement};
+use lockwright::{Config, ErrorKind, PrefixOptions, Requirement};
 
 fn bad(text: &str) -> String {
     toml::from_str::<Config>(text).expect_err(text).to_string()
@@ -45,6 +45,7 @@ fn problem_is_named() {
     let not_a_time = bad("url = \"memory:\"\nttl = true");
     assert!(not_a_time.contains("\"500ms\""), "{not_a_time}");
     assert!(bad("url = \"memory:\"\nrequire = [\"magic\"]").contains("magic"));
+    assert!(bad("url = \"memory:\"\n[prefix.x]\nlabel = 1").contains("label"));
 }
 
 const GUIDE: &str = include_str!("../../docs/src/guide.md");
@@ -190,6 +191,11 @@ mod memory {
         assert!(guard.remaining() < Duration::from_secs(7));
         assert!(guard.remaining() > Duration::from_secs(5));
         assert!(locks.mutex("x").acquire().await.unwrap_err().is_timed_out());
+        let longer = PrefixOptions { ttl: Some(Duration::from_secs(60)), ..Default::default() };
+        config.prefix.insert("jobs/".to_owned(), longer);
+        let with_prefix = config.connect().await.unwrap();
+        let job = with_prefix.mutex("jobs/x").acquire().await.unwrap();
+        assert!(job.remaining() > Duration::from_secs(50));
         guard.release().await.unwrap();
         config.keep_warm = Some(Duration::from_secs(1));
         for (turns, is_kept) in [(1, false), (2, true)] {

@@ -40,6 +40,14 @@ fn password_is_for_the_url_of_its_file() {
 fn variables_override_the_file() {
     let config = load(FILE, &[]).unwrap();
     assert_eq!((&*config.url, config.label.as_deref()), ("redis://:hush@a/", Some("file")));
+    let prefix = format!("{FILE}[prefix.\"jobs/\"]\nttl = 60\nwait = \"5s\"\n");
+    let times = |variables| {
+        let options = load(&prefix, variables).unwrap().options_of("jobs/a");
+        [options.ttl, options.wait].map(|time| time.unwrap().as_secs())
+    };
+    assert_eq!(times(&[]), [60, 5]);
+    assert_eq!(times(&[("LOCKWRIGHT_TTL", "9")]), [9, 5]);
+    assert_eq!(times(&[("LOCKWRIGHT_WAIT", "2")]), [60, 2]);
     let config = load(
         FILE,
         &[

@@ -68,6 +68,7 @@ fn settings(
         ("sweep", Value::Null),
         ("local_turns", json!(64)),
         ("keep_warm", Value::Null),
+        ("prefix", json!({})),
         ("require", json!([])),
     ];
     let setting = |(key, default): (&'static str, Value)| {

@@ -75,9 +75,10 @@ fn prepare_and_run(
     let holds = nested::Holds::of_this_process()?;
     let config = config(connection)?;
     nested::become_if_held(output, &config, run, &holds, &command)?;
+    let options = config.options_of(&run.name);
     let run = &Run {
-        ttl: run.ttl.or(config.ttl),
-        request: run.request.or_wait(config.wait),
+        ttl: run.ttl.or(options.ttl),
+        request: run.request.or_wait(options.wait),
         ..run.clone()
     };
     // These terminal signals would suspend this process.

@@ -42,6 +42,11 @@ fn the_command_line_has_precedence() {
     let config = format!("url = \"{}\"\nttl = \"7s\"\n", locks_file(&sandbox));
     let args = ["run", "--json", "--ttl", "9s", "a", "--", "true"];
     with_config(&sandbox, &config, args).says("\"ttl_ms\":9000");
+    let config = format!("{config}[prefix.\"jobs/\"]\nttl = \"8s\"\n");
+    for (name, ttl) in [("jobs/a", 8_000), ("a", 7_000)] {
+        let args = ["run", "--json", name, "--", "true"];
+        with_config(&sandbox, &config, args).says(&format!("\"ttl_ms\":{ttl}"));
+    }
     with_config(&sandbox, &config, ["list", "--url", "redis://127.0.0.1:1/"]).exits(69);
 }
 
@@ -151,7 +156,8 @@ fn the_command_runs_on_zookeeper() {
 #[test]
 fn check_shows_each_setting_and_its_source() {
     let sandbox = Sandbox::new();
-    let text = "url = \"postgres://me:hush@h/db\"\nttl = \"7s\"\nwait = 2\nnamespace = \"shop/\"\n";
+    let text = "url = \"postgres://me:hush@h/db\"\nttl = \"7s\"\nwait = 2\nnamespace = \"shop/\"\n\
+                [prefix.\"jobs/\"]\nttl = \"8s\"\n";
     let mut command =
         sandbox.lockwright(["config", "check", "--json", "--namespace", "x/", "file"]);
     fs::write(sandbox.path("file"), text).unwrap();
@@ -167,6 +173,7 @@ fn check_shows_each_setting_and_its_source() {
         ("wait", json!("1s"), "environment"),
         ("namespace", json!("x/"), "option"),
         ("local_turns", json!(64), "default"),
+        ("prefix", json!({ "jobs/": { "ttl": "8s" } }), "file"),
     ] {
         let expected = json!({ "key": key, "value": value, "source": source });
         assert!(settings.contains(&expected), "{expected}: {found}");

@@ -1,4 +1,5 @@
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +9,8 @@ use crate::backend_util::Jitter;
 use crate::identity::check_text;
 use crate::validity::Rules;
 use crate::{
-    Clock, DistributedLock, Error, Events, Identity, LockName, Profile, Result, TokenSource,
+    Clock, DistributedLock, Error, Events, Identity, LockName, PrefixOptions, Profile, Result,
+    TokenSource,
 };
 
 use super::Shared;
@@ -42,6 +44,7 @@ impl Locks {
                 sweep: None,
                 local_turns: Builder::LOCAL_TURNS,
                 keep_warm: None,
+                prefixes: BTreeMap::new(),
             },
             backend,
             label: None,
@@ -120,6 +123,13 @@ impl Builder {
     /// Makes [`Request::keep_warm`](crate::Request::keep_warm) the default.
     pub fn keep_warm(mut self, time: Duration) -> Self {
         self.settings.keep_warm = Some(time);
+        self
+    }
+
+    /// Sets the default options for names with this prefix, given without the namespace. For each
+    /// name, only the longest matching prefix counts.
+    pub fn prefix(mut self, prefix: impl Into<String>, options: PrefixOptions) -> Self {
+        self.settings.prefixes.insert(prefix.into(), options);
         self
     }
 
@@ -214,6 +224,15 @@ fn check(settings: &Settings, label: Option<&str>, profile: &Profile) -> Result<
     }
     if let Some(time) = settings.keep_warm {
         check_keep_warm(time, profile)?;
+    }
+    for (prefix, options) in &settings.prefixes {
+        if let Some(ttl) = options.ttl {
+            profile.check_ttl(&format!("the TTL for names with the prefix {prefix:?}"), ttl)?;
+            settings.rules.check(ttl)?;
+        }
+        if let Some(time) = options.keep_warm {
+            check_keep_warm(time, profile)?;
+        }
     }
     settings.rules.check(settings.ttl)
 }

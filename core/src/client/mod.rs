@@ -34,6 +34,7 @@ pub use loss_signal::Signal;
 pub use metrics::MetricsSnapshot;
 pub use multi::MultiRequest;
 pub use multi_guard::MultiGuard;
+pub use options::PrefixOptions;
 pub use owner::Owner;
 pub use request::Request;
 pub use ticket::Ticket;

@@ -62,15 +62,9 @@ struct Options {
     ttl: Option<Duration>,
     is_fixed: bool,
     max_hold: Option<Duration>,
-    /// `None` for the client's default, `Some(None)` for no limit.
+    /// `None` for the shortest default of the names, `Some(None)` for no limit.
     wait: Option<Option<Duration>>,
     owner: Option<Owner>,
-}
-
-impl Options {
-    fn wait_of(&self, shared: &Shared) -> Option<Duration> {
-        self.wait.unwrap_or(shared.settings.wait)
-    }
 }
 
 impl MultiRequest {
@@ -103,13 +97,14 @@ impl MultiRequest {
         self
     }
 
-    /// Limits how long [`acquire`](Self::acquire) waits.
+    /// Limits how long [`acquire`](Self::acquire) waits. The default is the shortest limit that a
+    /// request for one of the names would have.
     pub fn wait_for(mut self, limit: Duration) -> Self {
         self.options.wait = Some(Some(limit));
         self
     }
 
-    /// Removes the client's wait limit from [`acquire`](Self::acquire).
+    /// Removes the default wait limit from [`acquire`](Self::acquire).
     pub fn no_limit(mut self) -> Self {
         self.options.wait = Some(None);
         self
@@ -133,11 +128,13 @@ impl MultiRequest {
     /// May be dropped. Acquired locks are released in the background.
     pub async fn acquire(self) -> Result<MultiGuard> {
         let parts = self.in_order()?;
-        let limit = self.limit(&parts[0].locks);
+        let options = self.options_of(&parts);
+        let now = parts[0].locks.shared().clock.now();
+        let limit = options.wait.flatten().map(|wait| now + wait);
         let mut held = Vec::with_capacity(parts.len());
         let mut has_waited = false;
         for part in &parts {
-            let taking = part.take(&self.options, &held, limit, &mut has_waited);
+            let taking = part.take(&options, &held, limit, &mut has_waited);
             match part.while_held(&held, self.options.is_fixed, taking).await {
                 Ok(guard) => held.push(guard),
                 Err(error) => {
@@ -182,9 +179,11 @@ impl MultiRequest {
         Ok(parts)
     }
 
-    fn limit(&self, locks: &Locks) -> Option<BootInstant> {
-        let shared = locks.shared();
-        Some(shared.clock.now() + self.options.wait_of(shared)?)
+    /// Returns the options, with the default wait limit.
+    fn options_of(&self, parts: &[&Part]) -> Options {
+        let defaults = || parts.iter().filter_map(|part| part.request(&self.options).options.wait);
+        let wait = self.options.wait.unwrap_or_else(|| defaults().min());
+        Options { wait: Some(wait), ..self.options.clone() }
     }
 
     async fn finished(
@@ -258,7 +257,7 @@ impl Part {
         }
         let shared = self.locks.shared();
         // A limit of zero is one try, whose answer is awaited without a limit.
-        let limit_of_try = limit.filter(|_| options.wait_of(shared) != Some(Duration::ZERO));
+        let limit_of_try = limit.filter(|_| options.wait != Some(Some(Duration::ZERO)));
         let trying = pin!(self.try_beside(options, held));
         let tried = match limit_of_try {
             None => Some(trying.await),

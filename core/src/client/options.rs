@@ -1,6 +1,10 @@
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::Deserialize;
+
+use crate::duration::deserialize;
 use crate::{BootInstant, Error, Identity, Mode, Owner, Profile, RenewalMode, Result};
 
 use super::Shared;
@@ -16,6 +20,30 @@ pub(super) fn check_keep_warm(time: Duration, profile: &Profile) -> Result<()> {
         ));
     }
     Ok(())
+}
+
+/// Default options of the requests for names with a prefix. The client's apply to the unset ones.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PrefixOptions {
+    /// The TTL: see [`Builder::ttl`](crate::Builder::ttl).
+    #[serde(deserialize_with = "deserialize")]
+    pub ttl: Option<Duration>,
+    /// The wait limit: see [`Builder::wait`](crate::Builder::wait).
+    #[serde(deserialize_with = "deserialize")]
+    pub wait: Option<Duration>,
+    /// The time for [`Request::keep_warm`](crate::Request::keep_warm).
+    #[serde(deserialize_with = "deserialize")]
+    pub keep_warm: Option<Duration>,
+}
+
+impl PrefixOptions {
+    /// Returns the options of the longest prefix of `name`. Without one, no option is set.
+    pub fn find(prefixes: &BTreeMap<String, Self>, name: &str) -> Self {
+        // In the map's order, a longer prefix of `name` follows a shorter one.
+        let longest = prefixes.iter().rev().find(|(prefix, _)| name.starts_with(prefix.as_str()));
+        longest.map(|(_, options)| *options).unwrap_or_default()
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -76,16 +104,19 @@ impl Options {
         }
     }
 
-    pub(super) fn new(shared: &Shared, mode: Mode) -> Self {
+    /// Returns the default options for `name`, which lacks the client's namespace.
+    pub(super) fn new(shared: &Shared, name: &str, mode: Mode) -> Self {
+        let settings = &shared.settings;
+        let own = PrefixOptions::find(&settings.prefixes, name);
         Self {
             mode,
-            ttl: shared.settings.ttl,
+            ttl: own.ttl.unwrap_or(settings.ttl),
             renewal_mode: RenewalMode::Auto,
             owner: None,
             identity: None,
-            usage: shared.settings.keep_warm.map_or(Usage::Plain, Usage::KeptWarm),
+            usage: own.keep_warm.or(settings.keep_warm).map_or(Usage::Plain, Usage::KeptWarm),
             retention: None,
-            wait: shared.settings.wait,
+            wait: own.wait.or(settings.wait),
             retry: None,
         }
     }

@@ -36,7 +36,7 @@ impl<H: Held> Request<H> {
     pub(crate) fn new(shared: &Arc<Shared>, name: &str, mode: Mode) -> Self {
         Self {
             name: shared.full_name(name),
-            options: Options::new(shared, mode),
+            options: Options::new(shared, name, mode),
             shared: Arc::clone(shared),
             handle: PhantomData,
         }

@@ -62,7 +62,7 @@ impl Ticket {
     }
 
     fn options(&self, shared: &Shared) -> Result<Options> {
-        let mut options = Options::new(shared, self.mode);
+        let mut options = Options::new(shared, shared.user_name(&self.name).as_str(), self.mode);
         options.ttl = self.ttl;
         if self.is_fixed {
             options.renewal_mode = RenewalMode::Off;

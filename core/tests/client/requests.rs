@@ -2,7 +2,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use lockwright_core::{
-    BreakMode, BreakTarget, Error, ErrorKind, Locks, Reason, Step, Token, TokenSource,
+    BreakMode, BreakTarget, Error, ErrorKind, Locks, PrefixOptions, Reason, Step, Token,
+    TokenSource,
 };
 
 use crate::support::{
@@ -154,12 +155,38 @@ async fn a_last_try_that_comes_too_late_counts_as_timed_out() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn longest_prefix_has_the_default_options() {
+    let (other, memory, clock) = client();
+    let options = |ttl, wait| PrefixOptions { ttl: Some(ttl), wait, keep_warm: None };
+    let builder = Locks::builder(memory).ttl(TTL).clock(clock.clone()).namespace("shop/");
+    let builder = builder.prefix("jobs/", options(secs(20), Some(secs(3))));
+    let locks = builder.prefix("jobs/nightly/", options(secs(30), None)).build().unwrap();
+    for (name, ttl) in
+        [("a", 10), ("jobs", 10), ("jobs/a", 20), ("jobs/z", 20), ("jobs/nightly/a", 30)]
+    {
+        let guard = locks.mutex(name).acquire().await.unwrap();
+        let seen = locks.inspect(name).await.unwrap();
+        assert_eq!(seen.holders[0].remaining, Some(secs(ttl)), "{name}");
+        guard.release().await.unwrap();
+    }
+    let _held = other.mutex("shop/jobs/x").acquire().await.unwrap();
+    let since = clock.now();
+    fails(locks.mutex("jobs/x").acquire(), ErrorKind::TimedOut(Step::Holder)).await;
+    assert_eq!(clock.now().saturating_since(since), secs(3));
+    fails(locks.multi(["a", "jobs/x"]).acquire(), ErrorKind::TimedOut(Step::Holder)).await;
+    assert_eq!(clock.now().saturating_since(since), secs(6));
+}
+
+#[tokio::test(start_paused = true)]
 async fn no_backend_makes_a_ttl_of_months() {
     let (_, memory, clock) = client();
     let faulty = faulty_memory(&memory, &clock)
         .with_profile(|profile| profile.ttl = millis(10)..=secs(400 * 86_400));
     let builder = Locks::builder(faulty).clock(clock).ttl(secs(60 * 86_400));
     assert_eq!(builder.build().unwrap_err().kind(), ErrorKind::InvalidConfig);
+    let months = PrefixOptions { ttl: Some(secs(60 * 86_400)), ..Default::default() };
+    let builder = Locks::builder(memory).prefix("jobs/", months);
+    assert!(builder.build().unwrap_err().to_string().contains("prefix \"jobs/\""));
 }
 
 /// After an error, the next request must not block: its answer ends the trouble, and a blocked

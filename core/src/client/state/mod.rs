@@ -1,5 +1,5 @@
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::{
 
 use super::in_runtime::InRuntime;
 use super::metrics::{Metrics, Totals};
-use super::options::{Options, Retention};
+use super::options::{Options, PrefixOptions, Retention};
 use super::owner::Owner;
 use super::pending::Pending;
 use super::waiters::Waiters;
@@ -46,6 +46,7 @@ pub(crate) struct Settings {
     pub(crate) sweep: Option<Duration>,
     pub(crate) local_turns: u32,
     pub(crate) keep_warm: Option<Duration>,
+    pub(crate) prefixes: BTreeMap<String, PrefixOptions>,
 }
 
 pub(crate) struct Shared {

@@ -34,6 +34,7 @@
 //! | `tls` | `rediss://HOST`, `etcd:https://…`, `postgres://…?sslmode=verify-full`, `mysql://…?ssl-mode=VERIFY_IDENTITY` |
 //! | `blocking` | none: it adds the module `blocking`, for programs without tokio |
 //! | `config-file` | none: it adds `Config::load`, which reads a file and the environment |
+//! | `metrics` | none: it exports [metrics](crate::Request::group) through the crate `metrics` |
 //! | `portable` | the default backends of the command-line tool |
 //!
 //! The README has more about each backend.

@@ -67,7 +67,10 @@ impl Locks {
         let shared = self.check_ticket(ticket)?;
         let hold = shared.unless_closed(Box::pin(ticket::resume(Arc::clone(shared), ticket))).await;
         let hold = hold.map_err(|error| shared.with_context(error, ticket.name()))?;
-        Ok(Guard::new(admitted(hold)?))
+        let hold = admitted(hold)?;
+        #[cfg(feature = "metrics")]
+        hold.uses.begin(&hold, "");
+        Ok(Guard::new(hold))
     }
 
     /// Renews a ticket's hold, even a [`fixed`](crate::Request::fixed) one: the hold then lasts for

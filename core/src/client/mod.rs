@@ -3,6 +3,8 @@ mod answer;
 mod builder;
 mod closing;
 mod election;
+#[cfg(feature = "metrics")]
+mod export;
 mod guard;
 mod held;
 mod hold_state;

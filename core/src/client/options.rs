@@ -55,6 +55,8 @@ pub(crate) struct Options {
     pub(crate) identity: Option<Arc<Identity>>,
     pub(crate) usage: Usage,
     pub(crate) retention: Option<Box<Retention>>,
+    #[cfg(feature = "metrics")]
+    pub(super) group: &'static str,
     pub(super) wait: Option<Duration>,
     pub(super) retry: Option<(u32, Duration)>,
 }
@@ -116,6 +118,8 @@ impl Options {
             identity: None,
             usage: own.keep_warm.or(settings.keep_warm).map_or(Usage::Plain, Usage::KeptWarm),
             retention: None,
+            #[cfg(feature = "metrics")]
+            group: "",
             wait: own.wait.or(settings.wait),
             retry: None,
         }

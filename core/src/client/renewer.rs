@@ -162,6 +162,8 @@ pub(crate) fn note_renewal(
 ) -> BootInstant {
     let shared = &hold.shared;
     hold.renewing.store(false, Ordering::Release);
+    #[cfg(feature = "metrics")]
+    super::export::renewed(hold, answer.as_ref());
     if answer.as_ref().is_some_and(|renewal| renewal.waiters) {
         shared.note_busy(&hold.claim.name);
         hold.note_contention();

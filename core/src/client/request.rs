@@ -5,6 +5,8 @@ use std::time::Duration;
 use crate::{Held, LockName, Mode, Owner, Permit, RenewalMode, Result};
 
 use super::acquire;
+#[cfg(feature = "metrics")]
+use super::export::Waiting;
 use super::options::Usage;
 use super::{Limit, Options, Shared};
 
@@ -145,6 +147,14 @@ impl<H: Held> Request<H> {
         self
     }
 
+    /// Sets the value of the label `group` of this request's metrics. Without it, the label is
+    /// empty. Use few groups, such as `orders`, not names of locks: each group is a time series.
+    #[cfg(feature = "metrics")]
+    pub fn group(mut self, group: &'static str) -> Self {
+        self.options.group = group;
+        self
+    }
+
     /// Waits for the hold. If the server doesn't answer, the client retries until the wait limit;
     /// without a limit, for one TTL.
     ///
@@ -170,6 +180,8 @@ impl<H: Held> Request<H> {
         // This call yields at times, because requests that never wait would starve other tasks.
         tokio::task::consume_budget().await;
         let name = checked(&shared, self.name, options)?;
+        #[cfg(feature = "metrics")]
+        let waiting = Waiting::new(&shared, options.group);
         let tries = options.retry.or((options.wait == Some(Duration::ZERO)).then_some(ONE_TRY));
         let hold = match (tries, options.wait) {
             (Some((tries, pause)), _) => {
@@ -184,6 +196,8 @@ impl<H: Held> Request<H> {
                 hold.expect("only one attempt ends without a hold and without an error")
             }
         };
+        #[cfg(feature = "metrics")]
+        waiting.granted(&hold);
         Ok(H::from_hold(hold))
     }
 
@@ -199,7 +213,14 @@ impl<H: Held> Request<H> {
         let (shared, options) = (self.shared, &self.options);
         tokio::task::consume_budget().await;
         let name = checked(&shared, self.name, options)?;
-        Ok(acquire::acquire(shared, name, options, Limit::Once).await?.map(H::from_hold))
+        #[cfg(feature = "metrics")]
+        let waiting = Waiting::new(&shared, options.group);
+        let hold = acquire::acquire(shared, name, options, Limit::Once).await?;
+        #[cfg(feature = "metrics")]
+        if let Some(hold) = &hold {
+            waiting.granted(hold);
+        }
+        Ok(hold.map(H::from_hold))
     }
 }
 

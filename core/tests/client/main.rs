@@ -6,6 +6,8 @@ mod closing;
 mod election;
 mod hand_over;
 mod loss;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod multi;
 mod queue;
 mod reconcile;

@@ -118,6 +118,8 @@ impl Hold {
             let Some(it) = &self.hand_over else { return false };
             it.turn.fetch_add(1, Ordering::SeqCst);
         }
+        #[cfg(feature = "metrics")]
+        self.uses.end(self);
         self.notify_changed();
         true
     }

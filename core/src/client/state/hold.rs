@@ -118,6 +118,8 @@ impl Hold {
             slot: AtomicU64::new(u64::MAX),
             renewing: AtomicBool::new(false),
             renewal_failed: AtomicBool::new(false),
+            #[cfg(feature = "metrics")]
+            uses: Default::default(),
         };
         hold.set_term(grant.term);
         if hold.hand_over.is_some() {
@@ -230,10 +232,14 @@ impl Hold {
                 self.shared.metrics.lost_warm.add(1);
             } else {
                 self.shared.metrics.lost.add(1);
+                #[cfg(feature = "metrics")]
+                crate::client::export::lost(self, reason);
                 ignore_panic(
                     || tracing::warn!(name = %self.claim.name, fence = %self.fence(), %reason, "lock lost"),
                 );
             }
+            #[cfg(feature = "metrics")]
+            self.uses.end(self);
             self.notify_changed();
         }
         lost
@@ -290,6 +296,8 @@ impl Hold {
         });
         match ended {
             Ok(_) => {
+                #[cfg(feature = "metrics")]
+                self.uses.end(self);
                 self.notify_changed();
                 Ok(self.held_nanos(now))
             }

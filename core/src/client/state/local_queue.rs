@@ -498,6 +498,8 @@ mod tests {
             identity: None,
             usage: crate::client::options::Usage::Plain,
             retention: None,
+            #[cfg(feature = "metrics")]
+            group: "",
             wait: None,
             retry: None,
         };

@@ -210,6 +210,8 @@ pub(crate) struct Hold {
     pub(crate) slot: AtomicU64,
     pub(crate) renewing: AtomicBool,
     renewal_failed: AtomicBool,
+    #[cfg(feature = "metrics")]
+    pub(crate) uses: super::export::Uses,
 }
 
 pub(crate) struct Job {

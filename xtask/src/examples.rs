@@ -8,7 +8,8 @@ pub(crate) struct Example {
     pub(crate) args: &'static [&'static str],
     pub(crate) ends_well: bool,
     pub(crate) closing: &'static str,
-    /// If true, `--quick` skips the example, and cargo builds it with the tests' features.
+    /// If true, `--quick` skips the example, and cargo builds it with the tests' features. Also true
+    /// of an example that needs such a feature.
     pub(crate) needs_server: bool,
 }
 
@@ -46,8 +47,12 @@ pub(crate) const ALL: &[Example] = &[
     embedded("idempotent_api", "each of 20 payments was charged exactly once"),
     embedded("order_grabbing", "one winner for each of 10 orders"),
     Example { name: "migrate", closing: "moved without a gap", ..flash_sale_on(&[]) },
+    Example { name: "metrics", closing: LOSSES, ..flash_sale_on(&[]) },
     Example { name: "stock_table", closing: "exactly 50 sold", ..flash_sale_on(&[]) },
 ];
+
+const LOSSES: &str =
+    r#"lockwright_losses_total{backend="memory",group="reports",reason="held_too_long"} 1"#;
 
 impl Example {
     pub(crate) fn title(&self) -> String {

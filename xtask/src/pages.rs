@@ -31,6 +31,7 @@ pub(crate) fn check(root: &Path) -> io::Result<Vec<String>> {
     ));
     problems.extend(untold(root)?);
     problems.extend(unexplained_findings(root)?);
+    problems.extend(different_metrics(root));
     Ok(problems)
 }
 
@@ -108,6 +109,24 @@ fn unexplained_findings(root: &Path) -> io::Result<Vec<String>> {
         problems.extend(lacking.map(problem));
     }
     Ok(problems)
+}
+
+/// Compares the exported metrics with those of the dashboard and of the page.
+fn different_metrics(root: &Path) -> Vec<String> {
+    let names = |file: &str| -> BTreeSet<String> {
+        let text = std::fs::read_to_string(root.join(file)).unwrap_or_default();
+        let ends = |c: char| !c.is_ascii_lowercase() && c != '_';
+        let names = text.split("lockwright_").skip(1).filter_map(|rest| rest.split(ends).next());
+        names.map(|name| name.trim_end_matches("_bucket").to_owned()).collect()
+    };
+    let exported = names("core/src/client/export.rs");
+    let (page, dashboard) = (names("docs/src/operations.md"), names("docs/src/grafana.json"));
+    let problem = |file, name| format!("docs/src/{file}: nothing about the metric {name}");
+    let unexplained = exported.difference(&page).map(|name| problem("operations.md", name));
+    let unshown = exported.difference(&dashboard).map(|name| problem("grafana.json", name));
+    let unknown = dashboard.difference(&exported);
+    let unknown = unknown.map(|name| format!("docs/src/grafana.json: there is no metric {name}"));
+    unexplained.chain(unshown).chain(unknown).collect()
 }
 
 fn without_reason(manifest: &str, contributing: &str) -> Vec<String> {
@@ -264,10 +283,12 @@ mod tests {
                  [features]\ndefault = []\n# x\nnew = []\n",
             ),
             ("src/connect.rs", "$(schemes: [$a]) schemes: [\"x\"], schemes: [\"new\", \"other\"]"),
+            ("core/src/client/export.rs", "\"lockwright_a\" \"lockwright_new\""),
+            ("docs/src/grafana.json", "lockwright_a_bucket[5m] lockwright_old"),
             ("docs/src/cli.md", "# X\n`x:`\n"),
             ("docs/src/guarantees.md", "# X\n`x:`\n"),
             ("docs/src/guide.md", "# X\n`x:`\n"),
-            ("docs/src/operations.md", "| `known` | what X does |\n"),
+            ("docs/src/operations.md", "| `known` | what X does |\n`lockwright_a`\n"),
             (
                 "docs/src/a.md",
                 "# What's `TTL`: the _top_?\n[up](#whats-ttl-the-_top_) [no](#bottom \"title\")\n\
@@ -302,6 +323,9 @@ mod tests {
             "docs/src/guarantees.md: nothing about new",
             "docs/src/operations.md: nothing about new",
             "docs/src/operations.md: nothing about the finding new",
+            "docs/src/operations.md: nothing about the metric new",
+            "docs/src/grafana.json: nothing about the metric new",
+            "docs/src/grafana.json: there is no metric old",
         ];
         assert_eq!(check(folder.path()).unwrap(), expected);
     }

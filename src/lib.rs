@@ -35,6 +35,7 @@
 //! | `blocking` | none: it adds the module `blocking`, for programs without tokio |
 //! | `config-file` | none: it adds `Config::load`, which reads a file and the environment |
 //! | `metrics` | none: it exports [metrics](crate::Request::group) through the crate `metrics` |
+//! | `tracing-spans` | none: it adds spans of the crate `tracing` |
 //! | `portable` | the default backends of the command-line tool |
 //!
 //! The README has more about each backend.

@@ -19,7 +19,7 @@ use super::state::local_queue::Entry;
 use super::state::releasing::{Releasing, end_in_background};
 use super::state::{Entered, Passed, Turn};
 use super::waiters::WaiterSlot;
-use super::{Hold, Limit, Options, Pending, Shared, answer, at_once, until};
+use super::{Hold, Limit, Options, Pending, Shared, answer, at_once, span, until};
 
 /// The shortest and longest pause after a failed attempt.
 pub(super) const TRY_AGAIN: (Duration, Duration) =
@@ -89,7 +89,9 @@ pub(crate) fn acquire(
     match begin(shared, name, options, limit, begun) {
         Begun::Done(hold) => Acquiring::Done(Some(hold.map(admitted).transpose())),
         Begun::Failed(error) => Acquiring::Done(Some(Err(error))),
-        Begun::Waiting(state) => Acquiring::Waiting(Box::pin(go_on(state, options, limit, begun))),
+        Begun::Waiting(state) => {
+            Acquiring::Waiting(Box::pin(span::in_current_span(go_on(state, options, limit, begun))))
+        }
     }
 }
 

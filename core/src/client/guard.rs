@@ -10,7 +10,7 @@ use crate::{
 use super::loss_signal::run;
 use super::renewer::{ask_renewal, note_renewal, unclear_renewal};
 use super::state::releasing::{Releasing, end_for_ticket, end_in_background, lost};
-use super::{Hold, Shared, at_once};
+use super::{Hold, Shared, at_once, span};
 
 /// An exclusive or shared hold, renewed while the guard lives. Dropping the guard releases the hold
 /// in the background, even outside a runtime.
@@ -29,13 +29,14 @@ pub struct Permit(Inner);
 pub struct Leadership(Inner);
 
 #[derive(Debug)]
-pub(crate) struct Inner(Option<Arc<Hold>>);
+pub(crate) struct Inner(Option<Arc<Hold>>, span::Span);
 
 macro_rules! common {
     ($guard:ident, $what:literal) => {
         impl $guard {
             pub(crate) fn new(hold: Arc<Hold>) -> Self {
-                Self(Inner(Some(hold)))
+                let span = span::hold(&hold);
+                Self(Inner(Some(hold), span))
             }
 
             /// Returns the name without the client's namespace.
@@ -327,10 +328,14 @@ impl Inner {
         }
         let hold = releasing.hold();
         let backend = &hold.shared.backend;
-        match at_once(|| backend.release_at_once(&hold.claim, hold.release_mode, now)) {
-            Some(answer) => releasing.answered(answer),
-            None => releasing.send().await,
-        }
+        let span = span::release(&self.1);
+        let released =
+            match at_once(|| backend.release_at_once(&hold.claim, hold.release_mode, now)) {
+                Some(answer) => releasing.answered(answer),
+                None => span::instrument(releasing.send(), &span).await,
+            };
+        span::record_error(&span, &released);
+        released
     }
 }
 

@@ -19,6 +19,8 @@ mod owner;
 mod pending;
 mod renewer;
 mod request;
+#[cfg_attr(not(feature = "tracing-spans"), path = "no_span.rs")]
+mod span;
 mod state;
 mod sweeper;
 mod ticket;

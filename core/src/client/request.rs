@@ -8,7 +8,7 @@ use super::acquire;
 #[cfg(feature = "metrics")]
 use super::export::Waiting;
 use super::options::Usage;
-use super::{Limit, Options, Shared};
+use super::{Limit, Options, Shared, span};
 
 /// A request for a hold.
 ///
@@ -183,19 +183,22 @@ impl<H: Held> Request<H> {
         #[cfg(feature = "metrics")]
         let waiting = Waiting::new(&shared, options.group);
         let tries = options.retry.or((options.wait == Some(Duration::ZERO)).then_some(ONE_TRY));
+        let span = span::acquire(&shared, &name, options.mode);
         let hold = match (tries, options.wait) {
             (Some((tries, pause)), _) => {
-                Box::pin(acquire::by_tries(shared, name, options, tries, pause)).await?
+                let trying = acquire::by_tries(shared, name, options, tries, pause);
+                Box::pin(span::instrument(trying, &span)).await.map(Some)
             }
             (None, wait) => {
                 let limit = match wait {
                     Some(wait) => Limit::At(shared.clock.now() + wait),
                     None => Limit::None,
                 };
-                let hold = acquire::acquire(shared, name, options, limit).await?;
-                hold.expect("only one attempt ends without a hold and without an error")
+                span.in_scope(|| acquire::acquire(shared, name, options, limit)).await
             }
         };
+        span::record_grant(&span, &hold);
+        let hold = hold?.expect("only one attempt ends without a hold and without an error");
         #[cfg(feature = "metrics")]
         waiting.granted(&hold);
         Ok(H::from_hold(hold))
@@ -215,7 +218,10 @@ impl<H: Held> Request<H> {
         let name = checked(&shared, self.name, options)?;
         #[cfg(feature = "metrics")]
         let waiting = Waiting::new(&shared, options.group);
-        let hold = acquire::acquire(shared, name, options, Limit::Once).await?;
+        let span = span::acquire(&shared, &name, options.mode);
+        let hold = span.in_scope(|| acquire::acquire(shared, name, options, Limit::Once)).await;
+        span::record_grant(&span, &hold);
+        let hold = hold?;
         #[cfg(feature = "metrics")]
         if let Some(hold) = &hold {
             waiting.granted(hold);

@@ -15,6 +15,8 @@ mod reentrancy;
 mod renewer;
 mod requests;
 mod retention;
+#[cfg(feature = "tracing-spans")]
+mod span;
 mod support;
 mod sweeping;
 mod threads;

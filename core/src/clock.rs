@@ -58,7 +58,7 @@ impl Sub<Duration> for BootInstant {
     }
 }
 
-/// A clock that runs while the machine is suspended: `CLOCK_BOOTTIME` on Linux and Android.
+/// A clock that runs while the machine is suspended, on Linux, Android, Windows and Apple's systems.
 /// Elsewhere, the clock may stop in a suspend, so the client may detect a loss too late.
 #[derive(Clone, Default)]
 pub struct Clock(Kind);
@@ -140,14 +140,24 @@ impl fmt::Debug for Clock {
     }
 }
 
-#[cfg(any(target_os = "linux", target_os = "android"))]
+#[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
 #[inline]
 fn boot_now() -> BootInstant {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    use rustix::time::{ClockId, clock_gettime};
+
+    // On Apple's systems, CLOCK_MONOTONIC counts during a sleep: see clock_gettime(3). Rust's
+    // `Instant` doesn't there.
+    #[cfg(target_vendor = "apple")]
+    const CLOCK: ClockId = ClockId::Monotonic;
+    #[cfg(not(target_vendor = "apple"))]
+    const CLOCK: ClockId = ClockId::Boottime;
+
+    let now = clock_gettime(CLOCK);
     BootInstant(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
 }
 
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
+// On Windows, `Instant` is QueryPerformanceCounter, which counts during a sleep.
+#[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple")))]
 fn boot_now() -> BootInstant {
     use std::sync::LazyLock;
     use std::time::Instant;

@@ -173,7 +173,7 @@ fn use_or_release_warm(
         },
         _ => Turn::placeholder(Arc::clone(&hold.shared), name),
     };
-    Begun::Waiting(AcquireState::Releasing(Box::new((turn, Releasing::begin(hold, now)))))
+    Begun::Waiting(AcquireState::Releasing(Box::new((turn, Releasing::begin(hold, now, false)))))
 }
 
 // Without `inline`, an uncontended acquire has 40 more instructions.

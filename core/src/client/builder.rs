@@ -16,7 +16,7 @@ use crate::{
 use super::Shared;
 use super::in_runtime::InRuntime;
 use super::locks::Locks;
-use super::options::check_keep_warm;
+use super::options::Defaults;
 use super::state::Settings;
 
 impl Locks {
@@ -35,17 +35,20 @@ impl Locks {
         let range = backend.profile().ttl_range();
         Builder {
             settings: Settings {
-                ttl: ttl.clamp(*range.start(), *range.end()),
-                wait: None,
+                defaults: Defaults {
+                    ttl: ttl.clamp(*range.start(), *range.end()),
+                    wait: None,
+                    keep_warm: None,
+                },
                 namespace: String::new(),
                 rules: Rules::default(),
                 tokens: TokenSource::default(),
                 jitter: Jitter::default(),
                 sweep: None,
                 local_turns: Builder::LOCAL_TURNS,
-                keep_warm: None,
                 prefixes: BTreeMap::new(),
             },
+            prefixes: BTreeMap::new(),
             backend,
             label: None,
             clock: Clock::boot(),
@@ -60,6 +63,7 @@ impl Locks {
 pub struct Builder {
     backend: Arc<dyn DistributedLock>,
     settings: Settings,
+    prefixes: BTreeMap<String, PrefixOptions>,
     label: Option<String>,
     clock: Clock,
     runtime: Option<Handle>,
@@ -72,13 +76,13 @@ impl Builder {
 
     /// Sets the default TTL. If not set, it is 30 s, or the nearest supported TTL.
     pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.settings.ttl = ttl;
+        self.settings.defaults.ttl = ttl;
         self
     }
 
     /// Sets the default wait limit. By default, requests have no limit.
     pub fn wait(mut self, limit: Option<Duration>) -> Self {
-        self.settings.wait = limit;
+        self.settings.defaults.wait = limit;
         self
     }
 
@@ -122,14 +126,14 @@ impl Builder {
 
     /// Makes [`Request::keep_warm`](crate::Request::keep_warm) the default.
     pub fn keep_warm(mut self, time: Duration) -> Self {
-        self.settings.keep_warm = Some(time);
+        self.settings.defaults.keep_warm = Some(time);
         self
     }
 
     /// Sets the default options for names with this prefix, given without the namespace. For each
     /// name, only the longest matching prefix counts.
     pub fn prefix(mut self, prefix: impl Into<String>, options: PrefixOptions) -> Self {
-        self.settings.prefixes.insert(prefix.into(), options);
+        self.prefixes.insert(prefix.into(), options);
         self
     }
 
@@ -171,7 +175,10 @@ impl Builder {
     /// [`InvalidConfig`](crate::ErrorKind::InvalidConfig) if a setting is out of range, or without
     /// a tokio runtime.
     pub fn build(self) -> Result<Locks> {
-        let Self { backend, settings, label, clock, runtime } = self;
+        let Self { backend, mut settings, prefixes, label, clock, runtime } = self;
+        let defaults = settings.defaults;
+        let with_defaults = |(prefix, own): (String, PrefixOptions)| (prefix, own.or(&defaults));
+        settings.prefixes = prefixes.into_iter().map(with_defaults).collect();
         check(&settings, label.as_deref(), backend.profile()).map_err(Error::into_config)?;
         let runtime = match runtime {
             Some(runtime) => runtime,
@@ -200,7 +207,6 @@ impl Builder {
 }
 
 fn check(settings: &Settings, label: Option<&str>, profile: &Profile) -> Result<()> {
-    profile.check_ttl("the client's TTL", settings.ttl)?;
     check_text("label", label.unwrap_or_default(), Identity::LONGEST_LABEL)?;
     // The appended `x` permits an empty namespace, and a namespace that ends with a space.
     LockName::new(format!("{}x", settings.namespace)).map_err(|error| {
@@ -222,19 +228,11 @@ fn check(settings: &Settings, label: Option<&str>, profile: &Profile) -> Result<
             settings.local_turns
         )));
     }
-    if let Some(time) = settings.keep_warm {
-        check_keep_warm(time, profile)?;
+    for (prefix, defaults) in &settings.prefixes {
+        let what = format!("the TTL for names with the prefix {prefix:?}");
+        defaults.check(&what, settings, profile)?;
     }
-    for (prefix, options) in &settings.prefixes {
-        if let Some(ttl) = options.ttl {
-            profile.check_ttl(&format!("the TTL for names with the prefix {prefix:?}"), ttl)?;
-            settings.rules.check(ttl)?;
-        }
-        if let Some(time) = options.keep_warm {
-            check_keep_warm(time, profile)?;
-        }
-    }
-    settings.rules.check(settings.ttl)
+    settings.defaults.check("the client's TTL", settings, profile)
 }
 
 fn shared_backend(backend: impl DistributedLock) -> Arc<dyn DistributedLock> {

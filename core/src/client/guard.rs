@@ -322,18 +322,19 @@ impl Inner {
         if Shared::hand_over(&hold, now) {
             return Ok(());
         }
-        let releasing = Releasing::begin(hold, now).completed();
-        if releasing.is_kept() {
-            return releasing.send().await;
-        }
+        let releasing = Releasing::begin(hold, now, true);
         let hold = releasing.hold();
-        let backend = &hold.shared.backend;
         let span = span::release(&self.1);
-        let released =
-            match at_once(|| backend.release_at_once(&hold.claim, hold.release_mode, now)) {
-                Some(answer) => releasing.answered(answer),
-                None => span::instrument(releasing.send(), &span).await,
-            };
+        let answer = match releasing.is_kept() {
+            true => None,
+            false => {
+                at_once(|| hold.shared.backend.release_at_once(&hold.claim, hold.release_mode, now))
+            }
+        };
+        let released = match answer {
+            Some(answer) => releasing.answered(answer),
+            None => span::instrument(releasing.send(), &span).await,
+        };
         span::record_error(&span, &released);
         released
     }

@@ -8,9 +8,10 @@ use crate::duration::deserialize;
 use crate::{BootInstant, Error, Identity, Mode, Owner, Profile, RenewalMode, Result};
 
 use super::Shared;
+use super::state::Settings;
 
 /// Checks that a hold can be kept warm for `time`.
-pub(super) fn check_keep_warm(time: Duration, profile: &Profile) -> Result<()> {
+fn check_keep_warm(time: Duration, profile: &Profile) -> Result<()> {
     if !profile.recalls {
         return Err(Error::unsupported("keeping a lock warm", profile));
     }
@@ -40,9 +41,38 @@ pub struct PrefixOptions {
 impl PrefixOptions {
     /// Returns the options of the longest prefix of `name`. Without one, no option is set.
     pub fn find(prefixes: &BTreeMap<String, Self>, name: &str) -> Self {
-        // In the map's order, a longer prefix of `name` follows a shorter one.
-        let longest = prefixes.iter().rev().find(|(prefix, _)| name.starts_with(prefix.as_str()));
-        longest.map(|(_, options)| *options).unwrap_or_default()
+        longest(prefixes, name).copied().unwrap_or_default()
+    }
+
+    pub(super) fn or(self, client: &Defaults) -> Defaults {
+        Defaults {
+            ttl: self.ttl.unwrap_or(client.ttl),
+            wait: self.wait.or(client.wait),
+            keep_warm: self.keep_warm.or(client.keep_warm),
+        }
+    }
+}
+
+#[cold]
+fn longest<'a, T>(prefixes: &'a BTreeMap<String, T>, name: &str) -> Option<&'a T> {
+    // In the map's order, a longer prefix of `name` follows a shorter one.
+    let found = prefixes.iter().rev().find(|(prefix, _)| name.starts_with(prefix.as_str()));
+    found.map(|(_, options)| options)
+}
+
+/// The default options of a client's requests, or of those for names with a prefix.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Defaults {
+    pub(crate) ttl: Duration,
+    pub(crate) wait: Option<Duration>,
+    pub(crate) keep_warm: Option<Duration>,
+}
+
+impl Defaults {
+    pub(super) fn check(&self, what: &str, settings: &Settings, profile: &Profile) -> Result<()> {
+        profile.check_ttl(what, self.ttl)?;
+        settings.rules.check(self.ttl)?;
+        self.keep_warm.map_or(Ok(()), |time| check_keep_warm(time, profile))
     }
 }
 
@@ -53,23 +83,36 @@ pub(crate) struct Options {
     pub(crate) renewal_mode: RenewalMode,
     pub(crate) owner: Option<Owner>,
     pub(crate) identity: Option<Arc<Identity>>,
-    pub(crate) usage: Usage,
-    pub(crate) retention: Option<Box<Retention>>,
+    /// Without effect on a hold with limits.
+    pub(crate) keep_warm: Option<Duration>,
+    pub(crate) limits: Option<Box<Limits>>,
     #[cfg(feature = "metrics")]
     pub(super) group: &'static str,
     pub(super) wait: Option<Duration>,
-    pub(super) retry: Option<(u32, Duration)>,
+    // Boxed, because the compiler moves a larger request by calls of `memcpy`.
+    pub(super) retry: Option<Box<(u32, Duration)>>,
 }
 
-/// How long the lock stays held after a release; zero if not set.
+/// The limits of a hold's duration.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Retention {
+pub(crate) struct Limits {
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) at_least: Option<Duration>,
+    pub(crate) once_per: Option<Duration>,
+}
+
+/// [`Limits`] since a grant.
+#[derive(Debug)]
+pub(crate) struct Bounds {
+    pub(crate) keep_until: BootInstant,
     pub(crate) at_least: Duration,
     pub(crate) once_per: Duration,
 }
 
-impl Retention {
+impl Limits {
     fn check(self, mode: Mode, profile: &Profile) -> Result<()> {
+        // `None` is less than any time.
+        let Some(longest) = self.at_least.max(self.once_per) else { return Ok(()) };
         if !profile.keeps_after_release {
             return Err(Error::unsupported("at_least or once_per", profile));
         }
@@ -79,48 +122,42 @@ impl Retention {
                 "at_least and once_per need an exclusive lock; request it by mutex, or remove them",
             ));
         }
-        profile.check_ttl("an at_least or once_per", self.at_least.max(self.once_per))
+        profile.check_ttl("an at_least or once_per", longest)
     }
-}
-
-/// A hold with a `max_hold` isn't kept warm, so one field has either time.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Usage {
-    Plain,
-    AtMost(Duration),
-    KeptWarm(Duration),
 }
 
 impl Options {
+    pub(super) fn limits_mut(&mut self) -> &mut Limits {
+        self.limits.get_or_insert_default()
+    }
+
     pub(crate) fn max_hold(&self) -> Option<Duration> {
-        match self.usage {
-            Usage::AtMost(time) => Some(time),
-            _ => None,
-        }
+        self.limits.as_ref()?.max_hold
     }
 
     pub(crate) fn keep_warm(&self) -> Option<Duration> {
-        match self.usage {
-            Usage::KeptWarm(time) => Some(time),
-            _ => None,
-        }
+        if self.limits.is_none() { self.keep_warm } else { None }
     }
 
     /// Returns the default options for `name`, which lacks the client's namespace.
+    #[inline(always)]
     pub(super) fn new(shared: &Shared, name: &str, mode: Mode) -> Self {
-        let settings = &shared.settings;
-        let own = PrefixOptions::find(&settings.prefixes, name);
+        let Settings { defaults, prefixes, .. } = &shared.settings;
+        let Defaults { ttl, wait, keep_warm } = *match prefixes.is_empty() {
+            true => defaults,
+            false => longest(prefixes, name).unwrap_or(defaults),
+        };
         Self {
             mode,
-            ttl: own.ttl.unwrap_or(settings.ttl),
+            ttl,
             renewal_mode: RenewalMode::Auto,
             owner: None,
             identity: None,
-            usage: own.keep_warm.or(settings.keep_warm).map_or(Usage::Plain, Usage::KeptWarm),
-            retention: None,
+            keep_warm,
+            limits: None,
             #[cfg(feature = "metrics")]
             group: "",
-            wait: own.wait.or(settings.wait),
+            wait,
             retry: None,
         }
     }
@@ -142,23 +179,30 @@ impl Options {
                 "cannot acquire {count} of {of} permits; request 1 to {of}"
             )));
         }
-        if self.ttl != shared.settings.ttl {
+        if self.ttl != shared.settings.defaults.ttl {
             profile.check_ttl("a TTL", self.ttl)?;
             shared.settings.rules.check(self.ttl)?;
         }
         if let Some(time) = self.keep_warm() {
             check_keep_warm(time, profile)?;
         }
-        if let Some(retention) = self.retention.as_deref() {
-            retention.check(self.mode, profile)?;
+        if let Some(limits) = &self.limits {
+            limits.check(self.mode, profile)?;
         }
-        if self.retry.is_some_and(|(tries, _)| tries == 0) {
+        if self.retry.as_ref().is_some_and(|retry| retry.0 == 0) {
             return Err(Error::invalid_input("retry needs at least 1 try"));
         }
         Ok(())
     }
 
-    pub(crate) fn keep_until(&self, start: BootInstant) -> BootInstant {
-        self.max_hold().map_or(BootInstant::FAR_FUTURE, |time| start + time)
+    /// Returns the bounds of a hold, granted by a request that was sent at `start`.
+    pub(crate) fn bounds(&self, start: BootInstant) -> Option<Box<Bounds>> {
+        self.limits.as_ref().map(|limits| {
+            Box::new(Bounds {
+                keep_until: limits.max_hold.map_or(BootInstant::FAR_FUTURE, |time| start + time),
+                at_least: limits.at_least.unwrap_or_default(),
+                once_per: limits.once_per.unwrap_or_default(),
+            })
+        })
     }
 }

@@ -96,7 +96,7 @@ fn attend(shared: &Arc<Shared>, now: BootInstant, due: &mut Vec<Arc<Hold>>) {
         if due.over {
             // After the deadline, the holder has stopped, so the lost hold is released.
             shared.table().holds.remove(&hold);
-            Shared::in_background(Job::release(hold));
+            Shared::in_background(Job::release(hold, None));
             continue;
         }
         if due.renew {

@@ -7,7 +7,6 @@ use crate::{Held, LockName, Mode, Owner, Permit, RenewalMode, Result};
 use super::acquire;
 #[cfg(feature = "metrics")]
 use super::export::Waiting;
-use super::options::Usage;
 use super::{Limit, Options, Shared, span};
 
 /// A request for a hold.
@@ -58,7 +57,7 @@ impl<H: Held> Request<H> {
 
     /// Limits the hold's duration. After this time, the hold counts as lost, even if renewed.
     pub fn max_hold(mut self, time: Duration) -> Self {
-        self.options.usage = Usage::AtMost(time);
+        self.options.limits_mut().max_hold = Some(time);
         self
     }
 
@@ -72,16 +71,14 @@ impl<H: Held> Request<H> {
     /// - A semaphore request for this name fails, as if the lock were held.
     /// - While this process is stopped or cut off, other clients wait for the lock as if it were
     ///   held: at most one TTL.
-    /// - The setting has no effect on a shared, fixed, owned or campaign request, or with
-    ///   `max_hold`.
+    /// - The setting has no effect on a shared, fixed, owned or campaign request, or with `max_hold`,
+    ///   `at_least` or `once_per`.
     ///
     /// # Errors
     /// The request fails with [`Unsupported`](crate::ErrorKind::Unsupported) without `recalls` in
     /// the profile, and with [`InvalidInput`](crate::ErrorKind::InvalidInput) for a zero `time`.
     pub fn keep_warm(mut self, time: Duration) -> Self {
-        if self.options.max_hold().is_none() {
-            self.options.usage = Usage::KeptWarm(time);
-        }
+        self.options.keep_warm = Some(time);
         self
     }
 
@@ -101,7 +98,7 @@ impl<H: Held> Request<H> {
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a `time` that isn't a valid TTL, or for
     /// a shared lock or a semaphore.
     pub fn at_least(mut self, time: Duration) -> Self {
-        self.options.retention.get_or_insert_default().at_least = time;
+        self.options.limits_mut().at_least = Some(time);
         self
     }
 
@@ -110,7 +107,7 @@ impl<H: Held> Request<H> {
     /// the lock, so a failed job may run again. Limits and errors are those of
     /// [`at_least`](Request::at_least).
     pub fn once_per(mut self, time: Duration) -> Self {
-        self.options.retention.get_or_insert_default().once_per = time;
+        self.options.limits_mut().once_per = Some(time);
         self
     }
 
@@ -131,7 +128,7 @@ impl<H: Held> Request<H> {
     /// Makes [`acquire`](Request::acquire) try at most `tries` times, with a `pause` (± 25 %)
     /// between tries, instead of queueing. [`wait_for`](Request::wait_for) is fairer.
     pub fn retry(mut self, tries: u32, pause: Duration) -> Self {
-        self.options.retry = Some((tries, pause));
+        self.options.retry = Some(Box::new((tries, pause)));
         self
     }
 
@@ -182,7 +179,8 @@ impl<H: Held> Request<H> {
         let name = checked(&shared, self.name, options)?;
         #[cfg(feature = "metrics")]
         let waiting = Waiting::new(&shared, options.group);
-        let tries = options.retry.or((options.wait == Some(Duration::ZERO)).then_some(ONE_TRY));
+        let one_try = || (options.wait == Some(Duration::ZERO)).then_some(ONE_TRY);
+        let tries = options.retry.as_deref().copied().or_else(one_try);
         let span = span::acquire(&shared, &name, options.mode);
         let hold = match (tries, options.wait) {
             (Some((tries, pause)), _) => {

@@ -7,6 +7,7 @@ use crate::{
     BootInstant, Claim, Error, ReleaseMode, ReleaseOutcome, Renew, RenewalOutcome, Result,
 };
 
+use super::releasing::Keep;
 use super::{Hold, Job, Shared};
 
 const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(5));
@@ -14,28 +15,26 @@ const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(20), Duration::fr
 pub(crate) const RELEASE_PATIENCE: Duration = Duration::from_secs(5);
 
 impl Job {
-    pub(crate) fn release(hold: Arc<Hold>) -> Self {
+    pub(crate) fn release(hold: Arc<Hold>, keep: Option<Keep>) -> Self {
         let shared = Arc::clone(&hold.shared);
         let release_mode = hold.release_mode;
         let has_turn = {
             let _table = shared.table();
             hold.take_turn()
         };
-        let last_sent = (release_mode == ReleaseMode::Reconcile).then(|| hold.granted_at);
-        let (claim, free_at) = (hold.claim.clone(), hold.granted_at);
-        Self { shared, claim, release_mode, has_turn, last_sent, free_at }
-    }
-
-    /// Renews the hold until `free_at`. A request that was unanswered at `last_sent` may still
-    /// change the TTL, so the renewal is repeated for one TTL.
-    pub(crate) fn keep_until(&mut self, free_at: BootInstant, last_sent: Option<BootInstant>) {
-        (self.free_at, self.last_sent) = (free_at, last_sent);
+        let last_sent = match keep {
+            // The last renewal is repeated for one TTL.
+            Some(keep) => keep.last_sent,
+            None => (release_mode == ReleaseMode::Reconcile).then(|| hold.granted_at),
+        };
+        let (claim, keep_until) = (hold.claim.clone(), keep.map(|keep| keep.until));
+        Self { shared, claim, release_mode, has_turn, last_sent, keep_until }
     }
 
     pub(crate) fn reconcile(shared: Arc<Shared>, pending: Pending, has_turn: bool) -> Self {
         let Pending { claim, release_mode, last_sent, .. } = pending;
-        let (last_sent, free_at) = (Some(last_sent), last_sent);
-        Self { shared, claim, release_mode, has_turn, last_sent, free_at }
+        let last_sent = Some(last_sent);
+        Self { shared, claim, release_mode, has_turn, last_sent, keep_until: None }
     }
 
     /// Passes the turn to the next local request, although the release is unanswered. If the server
@@ -57,7 +56,7 @@ impl Job {
         loop {
             let sent = shared.clock.now();
             let (claim, mode) = (&self.claim, self.release_mode);
-            let answer = end_on_server(&shared, claim, mode, self.free_at).await;
+            let answer = end_on_server(&shared, claim, mode, self.keep_until).await;
             let now = shared.clock.now();
             if answer.is_ok() && self.has_turn {
                 shared.table().turns.note_answer(&self.claim.name);
@@ -94,7 +93,7 @@ impl Job {
     fn is_reconciled(&self, ended: ReleaseOutcome, sent: BootInstant, now: BootInstant) -> bool {
         let ttl = self.claim.ttl;
         let long_ago = || self.last_sent.is_none_or(|sent| now > sent + ttl);
-        if sent < self.free_at {
+        if self.keep_until.is_some_and(|until| sent < until) {
             return long_ago();
         }
         self.shared.one_answer_reconciles(self.release_mode)
@@ -117,19 +116,27 @@ impl Drop for Job {
     }
 }
 
-/// Releases the hold, or until `free_at` renews it for the remaining time instead. It then expires
-/// on the server.
+/// Releases the hold, or until `keep_until` renews it for the remaining time instead. It then
+/// expires on the server.
 pub(crate) async fn end_on_server(
     shared: &Shared,
     claim: &Claim,
     release_mode: ReleaseMode,
-    free_at: BootInstant,
+    keep_until: Option<BootInstant>,
+) -> Result<ReleaseOutcome> {
+    match keep_until {
+        Some(until) if shared.clock.now() < until => keep_on_server(shared, claim, until).await,
+        _ => send_release(shared, claim, release_mode).await,
+    }
+}
+
+async fn keep_on_server(
+    shared: &Shared,
+    claim: &Claim,
+    until: BootInstant,
 ) -> Result<ReleaseOutcome> {
     let now = shared.clock.now();
-    let left = free_at.saturating_since(now);
-    if left.is_zero() {
-        return send_release(shared, claim, release_mode).await;
-    }
+    let left = until.saturating_since(now);
     let (ttl, patience) = (left.max(*shared.backend.profile().ttl.start()), patience(claim));
     let claim = Claim { ttl, ..claim.clone() };
     let holds = [Renew { claim: &claim, patience }];

@@ -94,8 +94,7 @@ impl Hold {
     /// or `once_per`, whose hold isn't handed over.
     pub(super) fn may_continue(&self, now: BootInstant) -> bool {
         self.owner.is_none()
-            && self.keep_until == BootInstant::FAR_FUTURE
-            && self.retention.is_none()
+            && self.bounds.is_none()
             && now < self.granted_at + self.claim.ttl
             && self.deadline().saturating_since(now) > self.claim.ttl / 2
             && self.is_answered()
@@ -142,8 +141,7 @@ impl Options {
     pub(super) fn may_hand_over(&self) -> bool {
         self.renewal_mode == RenewalMode::Auto
             && self.owner.is_none()
-            && self.max_hold().is_none()
-            && self.retention.is_none()
+            && self.limits.is_none()
             && self.identity.is_none()
     }
 }

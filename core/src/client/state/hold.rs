@@ -101,8 +101,7 @@ impl Hold {
             owner: options.owner.clone(),
             release_mode: pending.release_mode,
             granted_at: grant.now,
-            keep_until: options.keep_until(grant.start),
-            retention: options.retention.clone(),
+            bounds: options.bounds(grant.start),
             hand_over,
             term_changes: Mutex::new(()),
             renew_at: AtomicU64::new(0),
@@ -129,7 +128,7 @@ impl Hold {
     }
 
     fn set_term(&self, term: Term) {
-        let lost_at = term.lost_at.min(self.keep_until);
+        let lost_at = term.lost_at.min(self.keep_until());
         let margin = term.deadline.saturating_since(term.lost_at);
         let deadline = term.deadline.min(lost_at + margin);
         // The token's random first byte spreads the renewals of holds that were granted together.
@@ -204,7 +203,7 @@ impl Hold {
     }
 
     fn why_run_out(&self) -> Reason {
-        if self.lost_at() >= self.keep_until {
+        if self.lost_at() >= self.keep_until() {
             Reason::HeldTooLong
         } else if self.renewal_failed.load(Ordering::Acquire) {
             Reason::Unreachable
@@ -313,10 +312,8 @@ impl Hold {
         self.renewing.load(Ordering::SeqCst) || !self.is_answered()
     }
 
-    /// Returns the earliest end of a hold with `at_least`.
-    pub(super) fn free_at(&self) -> BootInstant {
-        let at_least = self.retention.as_ref().map_or(Duration::ZERO, |it| it.at_least);
-        self.granted_at + at_least
+    pub(super) fn keep_until(&self) -> BootInstant {
+        self.bounds.as_ref().map_or(BootInstant::FAR_FUTURE, |bounds| bounds.keep_until)
     }
 
     fn held_nanos(&self, now: BootInstant) -> u64 {

@@ -460,7 +460,7 @@ impl Options {
     fn fits(&self, hold: &Hold, now: BootInstant) -> Result<()> {
         let renewed =
             self.renewal_mode == RenewalMode::Off && hold.claim.renewal_mode != RenewalMode::Off;
-        let too_long = self.max_hold().is_some_and(|time| hold.keep_until > now + time);
+        let too_long = self.max_hold().is_some_and(|time| hold.keep_until() > now + time);
         let what = match (renewed, too_long) {
             (false, false) => return Ok(()),
             (true, _) => "fixed, because the hold is renewed",
@@ -496,8 +496,8 @@ mod tests {
             renewal_mode: RenewalMode::Auto,
             owner: None,
             identity: None,
-            usage: crate::client::options::Usage::Plain,
-            retention: None,
+            keep_warm: None,
+            limits: None,
             #[cfg(feature = "metrics")]
             group: "",
             wait: None,

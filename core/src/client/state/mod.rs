@@ -16,7 +16,7 @@ use crate::{
 
 use super::in_runtime::InRuntime;
 use super::metrics::{Metrics, Totals};
-use super::options::{Options, PrefixOptions, Retention};
+use super::options::{Bounds, Defaults, Options};
 use super::owner::Owner;
 use super::pending::Pending;
 use super::waiters::Waiters;
@@ -37,16 +37,14 @@ mod warm;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
-    pub(crate) ttl: Duration,
-    pub(crate) wait: Option<Duration>,
+    pub(crate) defaults: Defaults,
     pub(crate) namespace: String,
     pub(crate) rules: Rules,
     pub(crate) tokens: TokenSource,
     pub(crate) jitter: Jitter,
     pub(crate) sweep: Option<Duration>,
     pub(crate) local_turns: u32,
-    pub(crate) keep_warm: Option<Duration>,
-    pub(crate) prefixes: BTreeMap<String, PrefixOptions>,
+    pub(crate) prefixes: BTreeMap<String, Defaults>,
 }
 
 pub(crate) struct Shared {
@@ -188,8 +186,8 @@ pub(crate) struct Hold {
     pub(crate) owner: Option<Owner>,
     pub(crate) release_mode: ReleaseMode,
     granted_at: BootInstant,
-    keep_until: BootInstant,
-    pub(crate) retention: Option<Box<Retention>>,
+    /// `None` for a hold without limits, which may be handed over.
+    bounds: Option<Box<Bounds>>,
     /// `None` for a hold with one fence.
     hand_over: Option<Box<HandOver>>,
 
@@ -221,5 +219,5 @@ pub(crate) struct Job {
     has_turn: bool,
     last_sent: Option<BootInstant>,
     /// Until then, the job renews the hold for the remaining time, and doesn't release it.
-    free_at: BootInstant,
+    keep_until: Option<BootInstant>,
 }

@@ -1,5 +1,6 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use crate::{BootInstant, Error, ErrorKind, Reason, ReleaseOutcome, Result};
 
@@ -10,7 +11,7 @@ pub(crate) fn end_in_background(hold: Arc<Hold>) {
     if hold.shared.leave(&hold) {
         let now = hold.clock().now();
         if !Shared::hand_over(&hold, now) {
-            drop(Releasing::begin(hold, now));
+            drop(Releasing::begin(hold, now, false));
         }
     }
 }
@@ -46,31 +47,40 @@ pub(crate) fn lost(hold: &Hold, reason: Reason) -> Error {
 pub(crate) struct Releasing {
     hold: Option<Arc<Hold>>,
     pub(crate) ended: Result<u64, Reason>,
-    begun: BootInstant,
-    /// Until then, a renewal for the remaining time replaces the release.
-    free_at: BootInstant,
-    is_unanswered: bool,
+    keep: Option<Keep>,
+}
+
+/// A last renewal instead of the release.
+#[derive(Clone, Copy)]
+pub(crate) struct Keep {
+    /// When the lock must be free.
+    pub(super) until: BootInstant,
+    /// When the release began, if a request about the hold was unanswered then. That request may
+    /// still change the TTL.
+    pub(super) last_sent: Option<BootInstant>,
+}
+
+impl Hold {
+    fn keep(&self, now: BootInstant, is_completed: bool) -> Option<Keep> {
+        let bounds = self.bounds.as_ref()?;
+        let once_per = if is_completed { bounds.once_per } else { Duration::ZERO };
+        let until = (self.granted_at + bounds.at_least).max(now + once_per);
+        let last_sent = self.is_unanswered().then_some(now);
+        (until > now).then_some(Keep { until, last_sent })
+    }
 }
 
 impl Releasing {
-    pub(crate) fn begin(hold: Arc<Hold>, now: BootInstant) -> Self {
+    /// The time of `once_per` counts if the holder has completed its work.
+    pub(crate) fn begin(hold: Arc<Hold>, now: BootInstant, is_completed: bool) -> Self {
         let ended = hold.end(now);
         hold.shared.count_ended(ended.is_ok());
-        let free_at = if ended.is_ok() { hold.free_at() } else { now };
-        let is_unanswered = hold.retention.is_some() && hold.is_unanswered();
-        Self { hold: Some(hold), ended, begun: now, free_at, is_unanswered }
-    }
-
-    /// Keeps the lock for the time of `once_per`, because the holder has completed its work.
-    pub(crate) fn completed(mut self) -> Self {
-        if let (Some(it), Ok(_)) = (&self.hold().retention, self.ended) {
-            self.free_at = self.free_at.max(self.begun + it.once_per);
-        }
-        self
+        let keep = if ended.is_ok() { hold.keep(now, is_completed) } else { None };
+        Self { hold: Some(hold), ended, keep }
     }
 
     pub(crate) fn is_kept(&self) -> bool {
-        self.free_at > self.begun
+        self.keep.is_some()
     }
 
     pub(crate) fn hold(&self) -> &Arc<Hold> {
@@ -79,16 +89,17 @@ impl Releasing {
 
     pub(crate) async fn send(self) -> Result<()> {
         let hold = self.hold();
-        let sending = end_on_server(&hold.shared, &hold.claim, hold.release_mode, self.free_at);
+        let keep_until = self.keep.map(|keep| keep.until);
+        let sending = end_on_server(&hold.shared, &hold.claim, hold.release_mode, keep_until);
         let answer = hold.shared.inside(sending).await;
         self.answered(answer)
     }
 
     pub(crate) fn answered(mut self, answer: Result<ReleaseOutcome>) -> Result<()> {
         let hold = self.hold();
-        let is_reconciled = match self.is_kept() {
-            true => !self.is_unanswered,
-            false => hold.shared.one_answer_reconciles(hold.release_mode),
+        let is_reconciled = match self.keep {
+            Some(keep) => keep.last_sent.is_none(),
+            None => hold.shared.one_answer_reconciles(hold.release_mode),
         };
         let is_done = answer.is_ok() && is_reconciled;
         let result = match (answer, self.ended) {
@@ -108,11 +119,7 @@ impl Drop for Releasing {
     fn drop(&mut self) {
         if let Some(hold) = self.hold.take() {
             // The job has taken the turn, so `let_go` passes no turn on.
-            let mut job = Job::release(Arc::clone(&hold));
-            if self.is_kept() {
-                job.keep_until(self.free_at, self.is_unanswered.then_some(self.begun));
-            }
-            Shared::in_background(job);
+            Shared::in_background(Job::release(Arc::clone(&hold), self.keep));
             Shared::let_go(&hold, self.ended);
         }
     }

@@ -22,7 +22,7 @@ impl Shared {
         clock: Clock,
     ) -> Self {
         Self {
-            usual_lengths: settings.rules.lengths(settings.ttl),
+            usual_lengths: settings.rules.lengths(settings.defaults.ttl),
             settings,
             identity: Arc::new(identity),
             clock,
@@ -161,7 +161,7 @@ impl Shared {
         ttl: Duration,
         in_effect: Option<Duration>,
     ) -> Term {
-        if ttl == self.settings.ttl && in_effect.is_none() {
+        if ttl == self.settings.defaults.ttl && in_effect.is_none() {
             self.usual_lengths.from(start)
         } else {
             self.settings.rules.term(start, ttl, in_effect)

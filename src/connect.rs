@@ -150,7 +150,7 @@ fn no_provider(provider: Option<CredentialProvider>, scheme: &str) -> Result<()>
     match provider {
         None => Ok(()),
         Some(_) => Err(Error::invalid_config(format!(
-            "credentials: {scheme}: URLs take no provider of credentials; remove it"
+            "the setting `credentials` isn't supported for {scheme}: URLs; remove it"
         ))),
     }
 }

@@ -112,20 +112,19 @@ pub(crate) enum Command {
         prefix: String,
     },
 
-    /// Print events as holds begin and end
+    /// Print a line for each change of the held locks
     ///
-    /// Prints a line when a name is held, a hold ends or is broken, or the number of waiters
-    /// changes, beginning with the present holds. `watch` compares readings, so it may miss a hold
+    /// Prints the present holds, and then a line when a hold begins, ends or is broken, or when the
+    /// number of waiters changes. `watch` polls, so it may miss a hold
     /// that is shorter than the pause between two. It continues while the server is unreachable.
-    Watch(Readings),
+    Watch(PollOptions),
 
     /// Show the held locks on a live screen
     ///
     /// Keys: n, l and w sort by name, time left and waiters; r reverses the order; / filters by
     /// text, and Esc shows all again; the arrow and page keys scroll; q ends. SINCE is the time
     /// since this command first saw the hold. With `>`, the hold was there at the start.
-    #[command(mut_arg("every", |every| every.default_value("2s")))]
-    Top(Readings),
+    Top(PollOptions),
 
     /// Show a lock's holders
     ///
@@ -228,7 +227,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "NAME", conflicts_with_all = ["shared", "semaphore"])]
     pub and: Vec<String>,
 
-    /// Acquire a permit of a semaphore instead: at most SIZE run at a time
+    /// Acquire permits of a semaphore of SIZE instead of the lock
     #[arg(long, value_name = "SIZE", conflicts_with_all = ["shared", "exclusive"])]
     pub semaphore: Option<u32>,
 
@@ -258,10 +257,10 @@ pub(crate) struct Run {
     #[arg(allow_hyphen_values = true, value_parser = duration::some)]
     pub at_least: Option<Duration>,
 
-    /// Keep the lock for this long after CMD has succeeded, so that it runs once per period
+    /// Keep the lock for this long after CMD has succeeded; if CMD fails, release it
     ///
-    /// After a failure of CMD, it may run again. Not on etcd and ZooKeeper, and not in the modes session and row.
-    #[arg(long, value_name = "TIME", conflicts_with_all = ["and", "semaphore"])]
+    /// So CMD succeeds once per period. Not on etcd and ZooKeeper, and not in the modes session and row.
+    #[arg(long, value_name = "TIME", conflicts_with_all = ["and", "semaphore", "shared"])]
     #[arg(allow_hyphen_values = true, value_parser = duration::some)]
     pub once_per: Option<Duration>,
 }
@@ -337,13 +336,13 @@ pub(crate) struct Acquire {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Readings {
+pub(crate) struct PollOptions {
     /// Only names with this prefix
     #[arg(default_value = "", hide_default_value = true)]
     pub prefix: String,
 
-    /// The pause between two readings, at least 100ms
-    #[arg(long, value_name = "TIME", default_value = "1s")]
+    /// The pause between two polls, at least 100ms
+    #[arg(long, value_name = "TIME", default_value = "3s")]
     #[arg(allow_hyphen_values = true, value_parser = duration::every)]
     pub every: Duration,
 }

@@ -28,7 +28,7 @@ pub(crate) fn some(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// The pause between two readings of all held names.
+/// The pause between two polls of the held names.
 pub(crate) fn every(text: &str) -> Result<Duration, String> {
     match any(text)? {
         time if time < Duration::from_millis(100) => Err("at least 100ms".to_owned()),

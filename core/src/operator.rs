@@ -61,8 +61,8 @@ impl Inspection {
         Self { name, holders: Vec::new(), waiters: None, fence: None }
     }
 
-    /// Returns the number of free permits; `None` unless the name is in use as a semaphore. They
-    /// may be for a claim that waits for more.
+    /// Returns the number of free permits; `None` unless the name is in use as a semaphore. A request
+    /// for them can still wait, if the first waiter needs more.
     pub fn free_permits(&self) -> Option<u32> {
         let permits = |holder: &Holder| match holder.mode {
             Mode::Permits { count, of } => Some((count, of)),

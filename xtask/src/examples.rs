@@ -10,7 +10,7 @@ pub(crate) struct Example {
     pub(crate) closing: &'static str,
     /// If true, `--quick` skips the example, and cargo builds it with the tests' features. Also true
     /// of an example that needs such a feature.
-    pub(crate) needs_server: bool,
+    pub(crate) needs_test_features: bool,
 }
 
 pub(crate) const ALL: &[Example] = &[
@@ -61,12 +61,13 @@ impl Example {
 
     pub(crate) fn run(&self) -> (&Self, Finished) {
         let name = self.title().replace(|c: char| !c.is_alphanumeric(), "-");
-        let limit = if self.needs_server { process::RUNNING } else { process::WITH_BUILDING };
+        let limit =
+            if self.needs_test_features { process::RUNNING } else { process::WITH_BUILDING };
         (self, process::run(&format!("example-{name}"), self.command(), limit, |_| {}))
     }
 
     fn command(&self) -> Command {
-        let mut command = if self.needs_server {
+        let mut command = if self.needs_test_features {
             let mut command =
                 Command::new(folders::target().join("debug/examples").join(self.name));
             command.current_dir(folders::root());
@@ -80,11 +81,11 @@ impl Example {
 }
 
 pub(crate) fn build_embedded() -> Command {
-    building(&["build", "--package", "lockwright"], |example| !example.needs_server)
+    building(&["build", "--package", "lockwright"], |example| !example.needs_test_features)
 }
 
 pub(crate) fn build() -> Command {
-    building(&["build", "--workspace", "--all-features"], |example| example.needs_server)
+    building(&["build", "--workspace", "--all-features"], |example| example.needs_test_features)
 }
 
 fn building(args: &[&str], wanted: impl Fn(&&Example) -> bool) -> Command {
@@ -98,7 +99,7 @@ fn building(args: &[&str], wanted: impl Fn(&&Example) -> bool) -> Command {
 }
 
 const fn embedded(name: &'static str, closing: &'static str) -> Example {
-    Example { name, args: &[], ends_well: true, closing, needs_server: false }
+    Example { name, args: &[], ends_well: true, closing, needs_test_features: false }
 }
 
 const fn flash_sale(args: &'static [&'static str]) -> Example {
@@ -106,5 +107,5 @@ const fn flash_sale(args: &'static [&'static str]) -> Example {
 }
 
 const fn flash_sale_on(args: &'static [&'static str]) -> Example {
-    Example { needs_server: true, ..flash_sale(args) }
+    Example { needs_test_features: true, ..flash_sale(args) }
 }

@@ -210,7 +210,7 @@ fn run_examples(options: &Options) -> Result<Report, String> {
     drop(options.background.lock().unwrap_or_else(PoisonError::into_inner));
     let mut report = Report::of(true);
     let (on_servers, embedded): (Vec<_>, Vec<_>) =
-        examples::ALL.iter().partition(|example| example.needs_server);
+        examples::ALL.iter().partition(|example| example.needs_test_features);
     quietly("examples-embedded", examples::build_embedded())?;
     parallel::run(options.at_a_time, embedded, Example::run, |(example, finished)| {
         report.add(judged(example, &finished));

@@ -134,7 +134,9 @@ impl Config {
         let in_url = || self.login.as_ref().map(|(user, _)| user.clone());
         match username.or_else(in_url) {
             Some(user) => Ok(Some((user, password))),
-            None => Err(invalid("the credentials have no user name; set it")),
+            None => Err(invalid(
+                "neither the credentials nor the URL have a user name; set `Credentials::username`",
+            )),
         }
     }
 

@@ -22,7 +22,7 @@ const PAGE: usize = 5_000;
 /// Keys per `SCAN`: not more, because no other command runs during it.
 const SCANNED_AT_ONCE: &str = "1000";
 const WALKS: usize = 2;
-const INSPECTED_AT_ONCE: usize = 250;
+const INSPECTED_AT_ONCE: usize = 500;
 
 pub(crate) async fn page(servers: &Servers, prefix: &str, from: Option<Cursor>) -> Result<Page> {
     let mut search = Search {
@@ -31,7 +31,7 @@ pub(crate) async fn page(servers: &Servers, prefix: &str, from: Option<Cursor>) 
         after: from.map(|Cursor(last)| last),
         names: BTreeSet::new(),
         is_last: true,
-        read_at_once: match servers {
+        keys_per_command: match servers {
             Servers::One(_) => usize::MAX,
             // A command's keys must share a slot.
             Servers::Cluster(_) => 1,
@@ -71,7 +71,7 @@ struct Search<'s> {
     after: Option<String>,
     names: BTreeSet<LockName>,
     is_last: bool,
-    read_at_once: usize,
+    keys_per_command: usize,
 }
 
 impl Search<'_> {
@@ -89,7 +89,7 @@ impl Search<'_> {
             let locks = keys.iter().filter_map(|key| lock_of_fence(key));
             let locks = locks.filter_map(|lock| Some((lock, self.wanted(lock)?)));
             let locks: Vec<_> = locks.collect();
-            for name in existing(link, &locks, self.read_at_once).await? {
+            for name in existing(link, &locks, self.keys_per_command).await? {
                 if self.names.insert(name) && self.names.len() > PAGE {
                     self.names.pop_last();
                     self.is_last = false;
@@ -103,19 +103,20 @@ impl Search<'_> {
     }
 }
 
-/// Returns the names with a lock. Of the others, only the fence counter is left.
+/// Returns the names with a lock. Of the others, only the fence counter is left, or another library
+/// has a key of another type.
 async fn existing(
     link: &Arc<Link>,
     locks: &[(&str, LockName)],
-    at_once: usize,
+    keys_per_command: usize,
 ) -> Result<Vec<LockName>> {
     let mut read = redis::pipe();
-    for some in locks.chunks(at_once) {
+    for some in locks.chunks(keys_per_command) {
         read.cmd("MGET").arg(some.iter().map(|(lock, _)| *lock).collect::<Vec<_>>());
     }
-    let answers = link.read_each(&read, locks.len().div_ceil(at_once)).await?;
+    let answers = link.read_each(&read, locks.len().div_ceil(keys_per_command)).await?;
     let mut names = Vec::new();
-    for (some, answer) in locks.chunks(at_once).zip(answers) {
+    for (some, answer) in locks.chunks(keys_per_command).zip(answers) {
         // An error means that the key's slot is moving, so keep the name.
         let is_missing =
             |at| matches!(&answer, Value::Array(values) if values.get(at) == Some(&Value::Nil));

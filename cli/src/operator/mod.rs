@@ -4,7 +4,7 @@ mod config_check;
 mod conformance;
 mod doctor;
 mod generate;
-mod readings;
+mod poller;
 mod show;
 mod sweep;
 mod table;

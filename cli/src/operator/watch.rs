@@ -1,4 +1,4 @@
-//! `lockwright watch`: the changes between readings of the held names.
+//! `lockwright watch`: the changes between polls of the held names.
 
 use std::collections::BTreeMap;
 
@@ -8,14 +8,18 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::json;
 use tokio::task::spawn_blocking;
 
+use super::poller::{Poller, holds};
 use super::print;
-use super::readings::{Readings, holds};
 use crate::output::{event_line, time_of_day};
 use crate::run::signals::Signals;
 use crate::run::{ended_by, holder_name};
 use crate::{Failure, Output, args, escape};
 
-pub(super) async fn watch(locks: &Locks, what: &args::Readings, json: bool) -> Result<u8, Failure> {
+pub(super) async fn watch(
+    locks: &Locks,
+    what: &args::PollOptions,
+    json: bool,
+) -> Result<u8, Failure> {
     let mut signals = Signals::listen()?;
     tokio::select! {
         ended = print_changes(locks, what, json) => ended.map(|()| 0),
@@ -24,22 +28,22 @@ pub(super) async fn watch(locks: &Locks, what: &args::Readings, json: bool) -> R
 }
 
 /// Returns when standard output is a pipe without a reader.
-async fn print_changes(locks: &Locks, what: &args::Readings, json: bool) -> Result<(), Failure> {
+async fn print_changes(locks: &Locks, what: &args::PollOptions, json: bool) -> Result<(), Failure> {
     let output = Output::new(json);
-    let (mut readings, mut last, mut is_failing) = (Readings::new(locks, what), Vec::new(), false);
+    let (mut poller, mut last, mut is_failing) = (Poller::new(locks, what), Vec::new(), false);
     while !is_output_closed() {
-        let names = match readings.next().await? {
+        let names = match poller.next().await? {
             Ok(names) => names,
             Err(failure) => {
                 if !std::mem::replace(&mut is_failing, true) {
-                    let sentence = format!("{}; retries", failure.message);
+                    let sentence = format!("cannot read the locks, retrying: {}", failure.message);
                     output.report("unreadable", json!({ "message": failure.message }), &sentence);
                 }
                 continue;
             }
         };
         if std::mem::take(&mut is_failing) {
-            output.report("readable", json!({}), "the server can be read again");
+            output.report("readable", json!({}), "reading the locks works again");
         }
         let text: String = changes(&last, &names).iter().map(|change| line(change, json)).collect();
         // In another thread, because a full pipe must not delay a signal.
@@ -63,7 +67,7 @@ enum Change<'a> {
     Waiters(&'a LockName, u64),
 }
 
-/// Returns the changes between two readings. A name without holders counts as without waiters.
+/// Returns the changes between two polls. A name without holders counts as without waiters.
 fn changes<'a>(last: &'a [Inspection], new: &'a [Inspection]) -> Vec<Change<'a>> {
     let [before, now] = [last, new].map(|names| {
         let each = holds(names).map(|(key, seen, holder)| (key, (&seen.name, holder)));

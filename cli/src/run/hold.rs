@@ -5,11 +5,11 @@ use lockwright::{Guard, Held, Mode, MultiGuard, Permit, Token};
 
 /// A lock, several locks, or permits, under which the command runs.
 pub(crate) trait RunHold: Held {
-    fn parts(&self) -> Vec<Part<'_>>;
+    fn parts(&self) -> Vec<NamedHold<'_>>;
 }
 
 /// The hold of one name.
-pub(crate) struct Part<'a> {
+pub(crate) struct NamedHold<'a> {
     pub name: &'a str,
     pub token: Token,
     pub mode: Mode,
@@ -18,7 +18,7 @@ pub(crate) struct Part<'a> {
     pub is_lost: bool,
 }
 
-impl<'a> Part<'a> {
+impl<'a> NamedHold<'a> {
     fn of_lock(guard: &'a Guard) -> Self {
         Self {
             name: guard.name(),
@@ -30,7 +30,7 @@ impl<'a> Part<'a> {
     }
 }
 
-impl fmt::Display for Part<'_> {
+impl fmt::Display for NamedHold<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.fenced {
             Some(fenced) => write!(f, "the lock {:?} (fence {})", self.name, fenced.fence),
@@ -40,20 +40,20 @@ impl fmt::Display for Part<'_> {
 }
 
 impl RunHold for Guard {
-    fn parts(&self) -> Vec<Part<'_>> {
-        vec![Part::of_lock(self)]
+    fn parts(&self) -> Vec<NamedHold<'_>> {
+        vec![NamedHold::of_lock(self)]
     }
 }
 
 impl RunHold for MultiGuard {
-    fn parts(&self) -> Vec<Part<'_>> {
-        self.guards().iter().map(Part::of_lock).collect()
+    fn parts(&self) -> Vec<NamedHold<'_>> {
+        self.guards().iter().map(NamedHold::of_lock).collect()
     }
 }
 
 impl RunHold for Permit {
-    fn parts(&self) -> Vec<Part<'_>> {
-        vec![Part {
+    fn parts(&self) -> Vec<NamedHold<'_>> {
+        vec![NamedHold {
             name: self.name(),
             token: self.token(),
             mode: self.mode(),

@@ -15,7 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::sleep;
 
 use super::fallback_kill::Children;
-use super::hold::{Part, RunHold};
+use super::hold::{NamedHold, RunHold};
 use super::signals::Signals;
 use crate::run::process::Exit;
 use crate::run::process::foreground::{Terminal, group_of};
@@ -58,7 +58,7 @@ fn begin<'a, H: RunHold>(
     guard: &'a H,
     mut supervisor: Command,
     signals: &mut Signals,
-) -> io::Result<Option<(Holder<'a, H>, tokio::signal::unix::Signal)>> {
+) -> io::Result<Option<(LockHolder<'a, H>, tokio::signal::unix::Signal)>> {
     let children = Children::adopt()?;
     // Listening begins before the first child exists, so no child's end is missed.
     let child_changed = signal(SignalKind::child())?;
@@ -77,7 +77,7 @@ fn begin<'a, H: RunHold>(
     drop(supervisor);
     // If sending fails, the socket is dropped, so the supervisor exits.
     ipc::post_start(&socket, term(guard), rustix::stdio::stdin())?;
-    let held = Holder {
+    let held = LockHolder {
         output,
         name,
         guard,
@@ -103,7 +103,7 @@ async fn sleep_until(instant: Option<BootInstant>) {
 }
 
 /// Returns the hold that is lost, or the first if the supervisor noticed the loss before the guard.
-fn lost_part(guard: &impl RunHold) -> Part<'_> {
+fn lost_part(guard: &impl RunHold) -> NamedHold<'_> {
     let mut parts = guard.parts();
     let lost = parts.iter().position(|part| part.is_lost).unwrap_or(0);
     parts.swap_remove(lost)
@@ -113,7 +113,7 @@ fn term(guard: &impl Held) -> Term {
     Term { lost_at: guard.lost_at(), deadline: guard.deadline() }
 }
 
-struct Holder<'a, H> {
+struct LockHolder<'a, H> {
     output: Output,
     name: &'a str,
     guard: &'a H,
@@ -126,7 +126,7 @@ struct Holder<'a, H> {
     loss_reported: Cell<bool>,
 }
 
-impl<H: RunHold> Holder<'_, H> {
+impl<H: RunHold> LockHolder<'_, H> {
     async fn watch(
         &self,
         signals: &mut Signals,
@@ -277,8 +277,8 @@ impl<H: RunHold> Holder<'_, H> {
             "at_risk",
             json!({ "name": self.name, "left_ms": millis(self.guard.remaining()) }),
             &format!(
-                "the lock {:?} could not be renewed yet; without a renewal, the command is ended in {}",
-                self.name,
+                "a hold of {:?} could not be renewed yet; without a renewal, the command is ended in {}",
+                self.guard.parts().iter().map(|part| part.name).collect::<Vec<_>>().join(", "),
                 crate::duration::show(self.guard.remaining())
             ),
         );
@@ -322,8 +322,8 @@ impl<H: RunHold> Holder<'_, H> {
             self.output.event("ended", exit_fields(exit));
         }
         let message = format!(
-            "the command was ended, because the lock {:?} was lost: {}",
-            lost_part(self.guard).name,
+            "the command was ended, because {} was lost: {}",
+            lost_part(self.guard),
             self.why_lost()
         );
         Failure::new(exit::LOST, "lost", message)

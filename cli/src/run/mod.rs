@@ -22,7 +22,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::args::{ConnectionOptions, Run};
 use crate::{Failure, Output, block_on, config, exit, millis};
-use hold::{Part, RunHold};
+use hold::{NamedHold, RunHold};
 use process::{Exit, descendants};
 use signals::Signals;
 pub(crate) use waiting::holder_name;
@@ -34,7 +34,7 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
 const SHORT_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Sends a request with the options of `run`.
-macro_rules! sent {
+macro_rules! send_request {
     ($request:expr, $run:expr) => {{
         let mut request = $request.ttl(ttl($run));
         if $run.fixed {
@@ -75,10 +75,10 @@ fn prepare_and_run(
     let holds = nested::Holds::of_this_process()?;
     let config = config(connection)?;
     nested::become_if_held(output, &config, run, &holds, &command)?;
-    let options = config.options_of(&run.name);
+    let shortest_wait = run.names().filter_map(|name| config.options_of(name).wait).min();
     let run = &Run {
-        ttl: run.ttl.or(options.ttl),
-        request: run.request.or_wait(options.wait),
+        ttl: run.ttl.or(config.options_of(&run.name).ttl),
+        request: run.request.or_wait(shortest_wait),
         ..run.clone()
     };
     // These terminal signals would suspend this process.
@@ -91,7 +91,7 @@ fn prepare_and_run(
                 locks = config.connect() => locks?,
                 signal = signals.next_ending() => return Ok(ended_by(signal)),
             };
-            let task = Task {
+            let context = RunContext {
                 output,
                 run,
                 namespace: &config.namespace,
@@ -99,7 +99,7 @@ fn prepare_and_run(
                 command: &command,
                 locks: &locks,
             };
-            let result = task.acquire_and_run(signals).await;
+            let result = context.acquire_and_run(signals).await;
             close(&locks).await;
             result
         };
@@ -111,7 +111,7 @@ fn prepare_and_run(
 }
 
 /// A command, and the locks or permits that it needs.
-struct Task<'a> {
+struct RunContext<'a> {
     output: Output,
     run: &'a Run,
     namespace: &'a str,
@@ -120,19 +120,19 @@ struct Task<'a> {
     locks: &'a Locks,
 }
 
-impl Task<'_> {
+impl RunContext<'_> {
     async fn acquire_and_run(&self, signals: &mut Signals) -> Result<u8, Failure> {
         let Self { output, run, locks, .. } = *self;
         let Run { name, and, .. } = run;
         match run.mode() {
             Mode::Permits { count, of } => {
                 let request = locks.semaphore(name, of).permits(count);
-                self.run_under(wait(output, run, locks, sent!(request, run)), signals).await
+                self.run_under(wait(output, run, locks, send_request!(request, run)), signals).await
             }
             _ if and.is_empty() => self.run_under(acquire_lock(output, run, locks), signals).await,
             _ => {
                 let request = locks.multi(run.names());
-                self.run_under(wait(output, run, locks, sent!(request, run)), signals).await
+                self.run_under(wait(output, run, locks, send_request!(request, run)), signals).await
             }
         }
     }
@@ -163,12 +163,12 @@ impl Task<'_> {
     }
 
     /// Returns the hold of each name, in the order of the arguments.
-    fn parts<'a>(&self, guard: &'a impl RunHold) -> Vec<Part<'a>> {
+    fn parts<'a>(&self, guard: &'a impl RunHold) -> Vec<NamedHold<'a>> {
         let part = |name| guard.parts().into_iter().find(|part| part.name == name);
         self.run.names().filter_map(part).collect()
     }
 
-    fn report_grants(&self, parts: &[Part<'_>], guard: &impl Held, waited: Duration) {
+    fn report_grants(&self, parts: &[NamedHold<'_>], guard: &impl Held, waited: Duration) {
         for part in parts {
             let granted = json!({
                 "name": part.name,
@@ -222,13 +222,13 @@ async fn finish(
             return Ok(exit.shell_code());
         }
     }
-    if let (Some(_), Ok(exit)) = (run.once_per, &outcome)
-        && exit.shell_code() != 0
-    {
+    let has_succeeded = matches!(&outcome, Ok(exit) if exit.shell_code() == 0);
+    if run.once_per.is_some() && !has_succeeded {
+        let exit = outcome?.shell_code();
         guard.check()?;
         // A dropped guard ignores the period. `close` waits for its release.
         drop(guard);
-        return Ok(exit.shell_code());
+        return Ok(exit);
     }
     let patience = if outcome.is_ok() { SHUTDOWN_TIMEOUT } else { SHORT_SHUTDOWN_TIMEOUT };
     let released = release(output, &run.name, guard, signals, patience).await;
@@ -254,7 +254,7 @@ pub(crate) async fn acquire_lock(
     if let Some(period) = run.once_per {
         request = request.once_per(period);
     }
-    wait(output, run, locks, sent!(request, run)).await
+    wait(output, run, locks, send_request!(request, run)).await
 }
 
 async fn wait<H>(

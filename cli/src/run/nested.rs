@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::runtime::Builder;
 
-use super::hold::Part;
+use super::hold::NamedHold;
 use super::program;
 use crate::args::Run;
 use crate::run::process::descendants;
@@ -52,7 +52,7 @@ impl Holds {
     pub(crate) fn and(
         &self,
         namespace: &str,
-        parts: &[Part<'_>],
+        parts: &[NamedHold<'_>],
         owner: &str,
     ) -> (&'static str, String) {
         let mut holds = self.0.clone();

@@ -33,7 +33,7 @@ pub(super) const CASES: &[Case] = cases! { Expiry:
         "a grant that arrives after its deadline is not used";
     a_fixed_guard_says_that_it_ended []
         "a guard without renewal is lost by its deadline, with the reason";
-    a_released_lock_lasts_for_its_least_time [KeepsAfterRelease]
+    at_least_keeps_a_released_lock [KeepsAfterRelease]
         "with at_least, a released lock stays held without its client, and a waiter then gets it";
 };
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -205,7 +205,7 @@ async fn a_fixed_guard_says_that_it_ended(context: Context) -> Verdict {
     is_lost(guard.release().await)
 }
 
-async fn a_released_lock_lasts_for_its_least_time(context: Context) -> Verdict {
+async fn at_least_keeps_a_released_lock(context: Context) -> Verdict {
     let (range, ttl) = (context.profile.ttl.clone(), context.ttl);
     for (ttl, time) in [(ttl, ttl * 2), (ttl * 10, ttl / 2)] {
         let [ttl, time] = [ttl, time].map(|time| time.clamp(*range.start(), *range.end()));

@@ -16,7 +16,7 @@ use crate::{
 use super::pending::Before;
 use super::state::hold::Grant;
 use super::state::local_queue::Entry;
-use super::state::releasing::{Releasing, end_in_background};
+use super::state::releasing::{Releasing, Use, end_in_background};
 use super::state::{Entered, Passed, Turn};
 use super::waiters::WaiterSlot;
 use super::{Hold, Limit, Options, Pending, Shared, answer, at_once, span, until};
@@ -106,7 +106,7 @@ pub(crate) fn admitted(hold: Arc<Hold>) -> Result<Arc<Hold>> {
 #[cold]
 fn not_admitted(hold: Arc<Hold>, error: Error) -> Error {
     let error = hold.error(error);
-    end_in_background(hold);
+    end_in_background(hold, Use::None);
     error
 }
 
@@ -173,7 +173,10 @@ fn use_or_release_warm(
         },
         _ => Turn::placeholder(Arc::clone(&hold.shared), name),
     };
-    Begun::Waiting(AcquireState::Releasing(Box::new((turn, Releasing::begin(hold, now, false)))))
+    Begun::Waiting(AcquireState::Releasing(Box::new((
+        turn,
+        Releasing::begin(hold, now, Use::None),
+    ))))
 }
 
 // Without `inline`, an uncontended acquire has 40 more instructions.

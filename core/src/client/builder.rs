@@ -131,7 +131,8 @@ impl Builder {
     }
 
     /// Sets the default options for names with this prefix, given without the namespace. For each
-    /// name, only the longest matching prefix counts.
+    /// name, only the longest matching prefix counts. [`build`](Self::build) fails with
+    /// [`InvalidConfig`](crate::ErrorKind::InvalidConfig) if an option is out of range.
     pub fn prefix(mut self, prefix: impl Into<String>, options: PrefixOptions) -> Self {
         self.prefixes.insert(prefix.into(), options);
         self

@@ -9,7 +9,7 @@ use crate::{
 
 use super::loss_signal::run;
 use super::renewer::{ask_renewal, note_renewal, unclear_renewal};
-use super::state::releasing::{Releasing, end_for_ticket, end_in_background, lost};
+use super::state::releasing::{Releasing, Use, end_for_ticket, end_in_background, lost};
 use super::{Hold, Shared, at_once, span};
 
 /// An exclusive or shared hold, renewed while the guard lives. Dropping the guard releases the hold
@@ -283,12 +283,14 @@ impl Inner {
         let hold = self.hold();
         check(hold)?;
         let start = hold.clock().now();
-        // Until the answer, which a dropped future never gets.
-        hold.note_failed_renewal();
+        hold.begin_renewal();
         let asking = ask_renewal(&hold.shared, std::slice::from_ref(hold));
         let answer = match hold.shared.inside(asking).await {
             Ok(mut answers) => answers.pop(),
-            Err(error) => return Err(hold.error(error)),
+            Err(error) => {
+                hold.note_failed_renewal();
+                return Err(hold.error(error));
+            }
         };
         let is_known =
             answer.as_ref().is_some_and(|it| it.outcome != RenewalOutcome::Indeterminate);
@@ -322,7 +324,7 @@ impl Inner {
         if Shared::hand_over(&hold, now) {
             return Ok(());
         }
-        let releasing = Releasing::begin(hold, now, true);
+        let releasing = Releasing::begin(hold, now, Use::Released);
         let hold = releasing.hold();
         let span = span::release(&self.1);
         let answer = match releasing.is_kept() {
@@ -343,7 +345,7 @@ impl Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         if let Some(hold) = self.0.take() {
-            end_in_background(hold);
+            end_in_background(hold, Use::Dropped);
         }
     }
 }

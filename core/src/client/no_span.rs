@@ -42,7 +42,7 @@ pub(super) fn in_current_span<F: Future>(future: F) -> F {
 }
 
 #[inline(always)]
-pub(super) fn record_grant(_: &Span, _: &Result<Option<Arc<Hold>>>) {}
+pub(super) fn record_outcome(_: &Span, _: &Result<Option<Arc<Hold>>>) {}
 
 #[inline(always)]
 pub(super) fn record_error<T>(_: &Span, _: &Result<T>) {}

@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -23,7 +24,8 @@ fn check_keep_warm(time: Duration, profile: &Profile) -> Result<()> {
     Ok(())
 }
 
-/// Default options of the requests for names with a prefix. The client's apply to the unset ones.
+/// Default options of the requests for names with a prefix. An option that isn't set has the
+/// client's default, not that of a shorter prefix.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PrefixOptions {
@@ -83,9 +85,9 @@ pub(crate) struct Options {
     pub(crate) renewal_mode: RenewalMode,
     pub(crate) owner: Option<Owner>,
     pub(crate) identity: Option<Arc<Identity>>,
-    /// Without effect on a hold with limits.
+    /// Without effect with `hold_times`.
     pub(crate) keep_warm: Option<Duration>,
-    pub(crate) limits: Option<Box<Limits>>,
+    pub(crate) hold_times: Option<Box<HoldTimes>>,
     #[cfg(feature = "metrics")]
     pub(super) group: &'static str,
     pub(super) wait: Option<Duration>,
@@ -93,23 +95,25 @@ pub(crate) struct Options {
     pub(super) retry: Option<Box<(u32, Duration)>>,
 }
 
-/// The limits of a hold's duration.
+/// The times of a hold that a request sets.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Limits {
+pub(crate) struct HoldTimes {
     pub(crate) max_hold: Option<Duration>,
     pub(crate) at_least: Option<Duration>,
     pub(crate) once_per: Option<Duration>,
 }
 
-/// [`Limits`] since a grant.
+/// The [`HoldTimes`] of a granted hold. Its `max_hold` has become an instant.
 #[derive(Debug)]
-pub(crate) struct Bounds {
-    pub(crate) keep_until: BootInstant,
+pub(crate) struct HoldSchedule {
+    pub(crate) max_hold_end: BootInstant,
     pub(crate) at_least: Duration,
     pub(crate) once_per: Duration,
+    /// The number of renewals without a clear answer.
+    pub(crate) unanswered: AtomicU32,
 }
 
-impl Limits {
+impl HoldTimes {
     fn check(self, mode: Mode, profile: &Profile) -> Result<()> {
         // `None` is less than any time.
         let Some(longest) = self.at_least.max(self.once_per) else { return Ok(()) };
@@ -119,7 +123,8 @@ impl Limits {
         // SQL backends wouldn't free a reader's name before the TTL of an earlier renewal.
         if mode != Mode::Exclusive {
             return Err(Error::invalid_input(
-                "at_least and once_per need an exclusive lock; request it by mutex, or remove them",
+                "a shared lock or permits can't be kept after their release (at_least, once_per); \
+                 request an exclusive lock, or remove the setting",
             ));
         }
         profile.check_ttl("an at_least or once_per", longest)
@@ -127,16 +132,16 @@ impl Limits {
 }
 
 impl Options {
-    pub(super) fn limits_mut(&mut self) -> &mut Limits {
-        self.limits.get_or_insert_default()
+    pub(super) fn hold_times_mut(&mut self) -> &mut HoldTimes {
+        self.hold_times.get_or_insert_default()
     }
 
     pub(crate) fn max_hold(&self) -> Option<Duration> {
-        self.limits.as_ref()?.max_hold
+        self.hold_times.as_ref()?.max_hold
     }
 
     pub(crate) fn keep_warm(&self) -> Option<Duration> {
-        if self.limits.is_none() { self.keep_warm } else { None }
+        if self.hold_times.is_none() { self.keep_warm } else { None }
     }
 
     /// Returns the default options for `name`, which lacks the client's namespace.
@@ -154,7 +159,7 @@ impl Options {
             owner: None,
             identity: None,
             keep_warm,
-            limits: None,
+            hold_times: None,
             #[cfg(feature = "metrics")]
             group: "",
             wait,
@@ -186,8 +191,8 @@ impl Options {
         if let Some(time) = self.keep_warm() {
             check_keep_warm(time, profile)?;
         }
-        if let Some(limits) = &self.limits {
-            limits.check(self.mode, profile)?;
+        if let Some(times) = &self.hold_times {
+            times.check(self.mode, profile)?;
         }
         if self.retry.as_ref().is_some_and(|retry| retry.0 == 0) {
             return Err(Error::invalid_input("retry needs at least 1 try"));
@@ -196,12 +201,13 @@ impl Options {
     }
 
     /// Returns the bounds of a hold, granted by a request that was sent at `start`.
-    pub(crate) fn bounds(&self, start: BootInstant) -> Option<Box<Bounds>> {
-        self.limits.as_ref().map(|limits| {
-            Box::new(Bounds {
-                keep_until: limits.max_hold.map_or(BootInstant::FAR_FUTURE, |time| start + time),
-                at_least: limits.at_least.unwrap_or_default(),
-                once_per: limits.once_per.unwrap_or_default(),
+    pub(crate) fn schedule(&self, start: BootInstant) -> Option<Box<HoldSchedule>> {
+        self.hold_times.as_ref().map(|times| {
+            Box::new(HoldSchedule {
+                max_hold_end: times.max_hold.map_or(BootInstant::FAR_FUTURE, |time| start + time),
+                at_least: times.at_least.unwrap_or_default(),
+                once_per: times.once_per.unwrap_or_default(),
+                unanswered: AtomicU32::new(0),
             })
         })
     }

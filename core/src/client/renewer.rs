@@ -119,7 +119,11 @@ fn attend(shared: &Arc<Shared>, now: BootInstant, due: &mut Vec<Arc<Hold>>) {
     }
 }
 
-async fn renew_batch(shared: Arc<Shared>, batch: Vec<Arc<Hold>>) {
+async fn renew_batch(shared: Arc<Shared>, mut batch: Vec<Arc<Hold>>) {
+    batch.retain(|hold| hold.begin_renewal());
+    if batch.is_empty() {
+        return;
+    }
     let start = shared.clock.now();
     let answers = ask_renewal(&shared, &batch).await.unwrap_or_else(|error| {
         ignore_panic(|| tracing::debug!(%error, holds = batch.len(), "a renewal failed"));
@@ -172,10 +176,12 @@ pub(crate) fn note_renewal(
     match answer.map(|renewal| renewal.outcome) {
         Some(RenewalOutcome::Renewed { valid }) => {
             shared.metrics.renewals.add(1);
+            hold.note_answer();
             hold.confirm(shared.term(start, hold.claim.ttl, valid), now);
             hold.first_due()
         }
         Some(RenewalOutcome::NotHeld(reason)) => {
+            hold.note_answer();
             hold.lose(reason);
             now
         }

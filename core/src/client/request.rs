@@ -57,7 +57,7 @@ impl<H: Held> Request<H> {
 
     /// Limits the hold's duration. After this time, the hold counts as lost, even if renewed.
     pub fn max_hold(mut self, time: Duration) -> Self {
-        self.options.limits_mut().max_hold = Some(time);
+        self.options.hold_times_mut().max_hold = Some(time);
         self
     }
 
@@ -82,9 +82,10 @@ impl<H: Held> Request<H> {
         self
     }
 
-    /// Keeps the lock held for at least `time` after its grant, so that a machine with another clock
-    /// doesn't run the same short job again. A release and a dropped guard return at once, and the
-    /// lock expires on the server, even if this process has ended.
+    /// Keeps the lock held for at least `time` after its grant. Then a short job doesn't run again on
+    /// a machine whose clock is late. A [`release`](Held::release) or a drop of the guard doesn't wait
+    /// for this time: the client renews the hold for the rest of it, and the server then frees the
+    /// lock, even if this process has ended.
     ///
     /// - The hold isn't handed over or kept warm.
     /// - After an unanswered request, or if the process ends without a release, the hold may end one
@@ -98,16 +99,16 @@ impl<H: Held> Request<H> {
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a `time` that isn't a valid TTL, or for
     /// a shared lock or a semaphore.
     pub fn at_least(mut self, time: Duration) -> Self {
-        self.options.limits_mut().at_least = Some(time);
+        self.options.hold_times_mut().at_least = Some(time);
         self
     }
 
-    /// Keeps the lock held for `time` after a completed [`release`](Held::release) or
-    /// [`with`](Request::with), so that a job runs once per period. A dropped guard only releases
-    /// the lock, so a failed job may run again. Limits and errors are those of
-    /// [`at_least`](Request::at_least).
+    /// Keeps the lock held for `time` after a [`release`](Held::release), or after the work of
+    /// [`with`](Request::with) has completed, **even if the work returns an error**. So a job runs
+    /// once per period. To let a failed job run again, drop the guard instead of releasing it. The
+    /// restrictions and errors are those of [`at_least`](Request::at_least).
     pub fn once_per(mut self, time: Duration) -> Self {
-        self.options.limits_mut().once_per = Some(time);
+        self.options.hold_times_mut().once_per = Some(time);
         self
     }
 
@@ -195,7 +196,7 @@ impl<H: Held> Request<H> {
                 span.in_scope(|| acquire::acquire(shared, name, options, limit)).await
             }
         };
-        span::record_grant(&span, &hold);
+        span::record_outcome(&span, &hold);
         let hold = hold?.expect("only one attempt ends without a hold and without an error");
         #[cfg(feature = "metrics")]
         waiting.granted(&hold);
@@ -218,7 +219,7 @@ impl<H: Held> Request<H> {
         let waiting = Waiting::new(&shared, options.group);
         let span = span::acquire(&shared, &name, options.mode);
         let hold = span.in_scope(|| acquire::acquire(shared, name, options, Limit::Once)).await;
-        span::record_grant(&span, &hold);
+        span::record_outcome(&span, &hold);
         let hold = hold?;
         #[cfg(feature = "metrics")]
         if let Some(hold) = &hold {

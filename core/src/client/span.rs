@@ -45,8 +45,8 @@ pub(super) fn in_current_span<F: Future>(future: F) -> impl Future<Output = F::O
     future.in_current_span()
 }
 
-/// Records the answer to an acquire. Without a grant or an error, the lock was busy.
-pub(super) fn record_grant(span: &Span, answer: &Result<Option<Arc<Hold>>>) {
+/// Records the fence or the error. Neither means that the lock was busy.
+pub(super) fn record_outcome(span: &Span, answer: &Result<Option<Arc<Hold>>>) {
     if let (false, Ok(Some(hold))) = (span.is_disabled(), answer) {
         span.record("lock.fence", hold.fence().get());
     }

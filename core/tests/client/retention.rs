@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use lockwright_core::{BootInstant, Clock, ErrorKind, Locks, Owner, Reason};
+use lockwright_core::{
+    BootInstant, BreakMode, BreakTarget, Clock, ErrorKind, Locks, Owner, Reason,
+};
 
 use crate::support::{
     Fate, Op, TTL, another_client, client, fails, millis, polled, secs, settle_down, troubled,
@@ -40,7 +42,7 @@ async fn lock_is_kept_after_its_release_without_its_client() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lock_is_released_after_its_least_time() {
+async fn lock_is_free_after_at_least_has_passed() {
     let (locks, memory, clock) = client();
     let guard = locks.mutex("x").at_least(secs(5)).acquire().await.unwrap();
     clock.sleep(secs(5)).await;
@@ -101,23 +103,52 @@ async fn unanswered_last_renewal_is_repeated() {
 
 #[tokio::test(start_paused = true)]
 async fn late_renewal_does_not_shorten_the_kept_hold() {
-    for by_hand in [false, true] {
+    for (automatic, by_hand) in [(true, vec![]), (true, vec![Fate::Pass]), (false, late_by_hand())]
+    {
         let (locks, faulty, other, _, clock) = troubled();
         let guard = locks.mutex("x").at_least(KEPT).acquire().await.unwrap();
         let granted = clock.now();
-        if by_hand {
-            faulty.next(Op::Renew, [Fate::DelayRequest(secs(2)), Fate::Hang]);
-            fails(guard.renew(), ErrorKind::Indeterminate).await;
-            drop(polled(guard.renew()));
-        } else {
+        if automatic {
             faulty.next(Op::Renew, [Fate::Slow(secs(2))]);
             faulty.called(Op::Renew, 1).await;
+        }
+        faulty.next(Op::Renew, by_hand.clone());
+        for fate in by_hand {
+            match fate {
+                Fate::Pass => guard.renew().await.unwrap(),
+                Fate::Hang => drop(polled(guard.renew())),
+                _ => drop(fails(guard.renew(), ErrorKind::Indeterminate).await),
+            }
         }
         guard.release().await.unwrap();
         let renewals = faulty.calls(Op::Renew).len();
         clock.sleep(TTL * 2).await;
         assert!(faulty.calls(Op::Renew).len() > renewals, "the last renewal is repeated");
         expect_free_at(&other, &clock, granted + KEPT).await;
+    }
+}
+
+fn late_by_hand() -> Vec<Fate> {
+    vec![Fate::DelayRequest(secs(2)), Fate::Hang]
+}
+
+#[tokio::test(start_paused = true)]
+async fn close_and_a_break_end_the_repeated_renewals() {
+    for closes in [true, false] {
+        let (locks, faulty, other, _, clock) = troubled();
+        let guard = locks.mutex("x").at_least(KEPT).acquire().await.unwrap();
+        faulty.next(Op::Renew, [Fate::Slow(secs(2))]);
+        faulty.called(Op::Renew, 1).await;
+        guard.release().await.unwrap();
+        let released = clock.now();
+        if closes {
+            locks.close().await;
+        } else {
+            other.break_lock("x", BreakTarget::Any, BreakMode::Now, "test").await.unwrap();
+            drop(locks.mutex("x").acquire().await.unwrap());
+        }
+        let took = clock.now().saturating_since(released);
+        assert!(took < TTL / 2, "{took:?}, although nothing is left to repeat");
     }
 }
 

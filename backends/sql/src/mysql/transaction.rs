@@ -116,10 +116,13 @@ impl InTransaction {
 
     /// Returns the SQL of [`check_fence`](check_fence()), for another driver or language: two
     /// statements, to be executed in the transaction of the write. The parameters of the first are
-    /// the name and three times the fence, a `BIGINT`. The parameter of the second is the name.
+    /// the name, and then the fence (a `BIGINT`) three times. The parameter of the second is the name.
     ///
     /// The second statement returns one row with the highest fence. If that fence is above the
     /// holder's, a later holder has written: roll the transaction back.
+    ///
+    /// Run it in an explicit transaction: with autocommit, it protects nothing, and no error reports
+    /// that. The table must exist: see [`make_tables`](Self::make_tables).
     ///
     /// ```
     /// let [record, read] = lockwright_sql::mysql::InTransaction::new().fence_check();

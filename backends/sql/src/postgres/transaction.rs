@@ -112,6 +112,9 @@ impl InTransaction {
     /// The statement returns one row with the highest fence. If that fence is above `$2`, a later
     /// holder has written: roll the transaction back.
     ///
+    /// Run it in an explicit transaction: with autocommit, it protects nothing, and no error reports
+    /// that. The table must exist: see [`make_tables`](Self::make_tables).
+    ///
     /// ```
     /// let sql = lockwright_sql::postgres::InTransaction::new().fence_check();
     /// assert_eq!(

@@ -117,7 +117,7 @@ pub(crate) fn not_connected<D: Dialect>(cause: &sqlx::Error, dialect: &D) -> Err
                 Error::invalid_config("the URL's settings can't be used")
             }
             sqlx::Error::AnyDriverError(_) => {
-                Error::unavailable("a new connection can't be set up")
+                Error::unavailable("cannot set up a new connection; see the cause")
             }
             _ => Error::unavailable("the server can't be reached"),
         }),

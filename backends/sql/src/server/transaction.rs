@@ -87,8 +87,8 @@ macro_rules! in_transaction {
         /// Rejects a holder's transaction if a later holder has already written.
         ///
         /// Records the fence for the name, and locks the record until the transaction ends. All
-        /// writers of the same data must use the same name. [`InTransaction::make_tables`] creates
-        /// the table.
+        /// writers of the same data must hold the same lock. The namespace is part of its name.
+        /// [`InTransaction::make_tables`] creates the table.
         ///
         /// # Errors
         /// - [`Lost`](lockwright_core::ErrorKind::Lost) with

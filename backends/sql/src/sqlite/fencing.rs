@@ -36,12 +36,15 @@ const BACKEND: &str = "sqlite-transaction";
 ///
 /// The statement returns one row with the highest fence. If that fence is above `?2`, a later
 /// holder has written: roll the transaction back.
+///
+/// Run it in an explicit transaction: with autocommit, it protects nothing, and no error reports
+/// that. [`make_fence_table`] creates its table.
 pub const FENCE_CHECK: &str = include_str!("queries/check_fence.sql");
 
 /// Rejects the transaction of a holder if a later holder has already written.
 ///
-/// Records an accepted fence as part of the transaction. All writers of the same data must use the
-/// same name. [`make_fence_table`] creates the table.
+/// Records an accepted fence as part of the transaction. All writers of the same data must hold
+/// the same lock. The namespace is part of its name. [`make_fence_table`] creates the table.
 ///
 /// # Errors
 /// - [`Lost`](ErrorKind::Lost) with [`Superseded`](lockwright_core::Reason::Superseded): a later

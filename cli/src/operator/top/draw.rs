@@ -6,11 +6,11 @@ use ratatui::style::Stylize;
 use ratatui::text::Line;
 use ratatui::widgets::{self, Table};
 
-use super::state::State;
+use super::state::TopScreen;
 
 const KEYS: &str = "n/l/w: sort by name, time left, waiters  r: reverse  /: filter  q: quit";
 
-pub(super) fn draw(frame: &mut Frame<'_>, state: &mut State, now: Instant) {
+pub(super) fn draw(frame: &mut Frame<'_>, state: &mut TopScreen, now: Instant) {
     let heights = [Constraint::Length(1), Constraint::Fill(1), Constraint::Length(1)];
     let [title, table, foot] = Layout::vertical(heights).areas(frame.area());
     frame.render_widget(Line::from(state.title()).bold(), title);
@@ -30,7 +30,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &mut State, now: Instant) {
     let heading = widgets::Row::new(["NAME", "HELD BY", "SINCE", "LEFT", "WAITING"]).reversed();
     frame.render_widget(Table::new(rows, widths).header(heading), table);
     let foot_line = match &state.failure {
-        Some(failure) => Line::from(format!("retries: {failure}")).red(),
+        Some(failure) => Line::from(format!("cannot read the locks, retrying: {failure}")).red(),
         None => Line::from(KEYS).dim(),
     };
     frame.render_widget(foot_line, foot);
@@ -47,15 +47,15 @@ mod tests {
 
     #[test]
     fn screen_has_the_holds_and_the_failure() {
-        let mut state = State::default();
+        let mut state = TopScreen::default();
         let mut terminal = Terminal::new(TestBackend::new(80, 5)).unwrap();
         let now = Instant::now();
-        let mut screen = |state: &mut State| -> Vec<String> {
+        let mut screen = |state: &mut TopScreen| -> Vec<String> {
             terminal.draw(|frame| draw(frame, state, now)).unwrap();
             let lines = terminal.backend().to_string();
             lines.lines().map(|line| line.trim_matches(['"', ' ']).to_owned()).collect()
         };
-        assert_eq!(screen(&mut state)[0], "reading …");
+        assert_eq!(screen(&mut state)[0], "loading …");
         let names = [("orders/1", Some(30), 3), ("orders/2", None, 0), ("stock", Some(7), 0)];
         state.update(Ok(names.map(|(name, left, waiters)| seen(name, left, waiters)).into()), now);
         typed(&mut state, "/ord\nr");
@@ -70,6 +70,6 @@ mod tests {
             ]
         );
         state.update(Err(Failure::usage("connection refused")), now);
-        assert_eq!(screen(&mut state)[4], "retries: connection refused");
+        assert_eq!(screen(&mut state)[4], "cannot read the locks, retrying: connection refused");
     }
 }

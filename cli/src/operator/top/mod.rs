@@ -11,12 +11,12 @@ use lockwright::Locks;
 use ratatui::crossterm::event::{self, Event};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-use super::readings::Readings;
+use super::poller::Poller;
 use crate::run::ended_by;
 use crate::run::signals::Signals;
 use crate::{Failure, args};
 use draw::draw;
-use state::State;
+use state::TopScreen;
 
 pub(super) fn check(json: bool) -> Result<(), Failure> {
     if json || !io::stdout().is_terminal() {
@@ -28,19 +28,19 @@ pub(super) fn check(json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-pub(super) async fn top(locks: &Locks, what: &args::Readings) -> Result<u8, Failure> {
+pub(super) async fn top(locks: &Locks, what: &args::PollOptions) -> Result<u8, Failure> {
     let mut signals = Signals::listen()?;
     let _restore = Restore;
     let mut terminal = ratatui::try_init().map_err(broken_terminal)?;
     let mut events = events();
-    let (mut readings, mut state) = (Readings::new(locks, what), State::default());
+    let (mut poller, mut state) = (Poller::new(locks, what), TopScreen::default());
     loop {
-        let mut reading = pin!(readings.next());
+        let mut polling = pin!(poller.next());
         loop {
             let drawn = terminal.draw(|frame| draw(frame, &mut state, Instant::now()));
             drawn.map_err(broken_terminal)?;
             tokio::select! {
-                names = &mut reading => {
+                names = &mut polling => {
                     state.update(names?, Instant::now());
                     break;
                 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use lockwright::operator::Inspection;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use crate::operator::readings::{HoldKey, holds};
+use crate::operator::poller::{HoldKey, holds};
 use crate::operator::show::left;
 use crate::run::holder_name;
 use crate::{Failure, duration, escape};
@@ -13,7 +13,7 @@ use crate::{Failure, duration, escape};
 const BAR: usize = 10;
 
 #[derive(Debug, Default)]
-pub(super) struct State {
+pub(super) struct TopScreen {
     rows: BTreeMap<HoldKey, Row>,
     has_read: bool,
     pub(super) failure: Option<String>,
@@ -40,11 +40,11 @@ pub(super) struct Row {
     pub(super) holder: String,
     left: String,
     remaining: Option<Duration>,
-    /// The longest time left of all readings, as the TTL isn't known.
+    /// The longest time left of all polls, as the TTL isn't known.
     longest: Duration,
     pub(super) waiters: Option<u64>,
     first_seen: Instant,
-    /// True if the first reading had the hold, which can be older.
+    /// True if the first poll had the hold, which can be older.
     is_older: bool,
 }
 
@@ -62,9 +62,9 @@ impl Row {
     }
 }
 
-impl State {
-    pub(super) fn update(&mut self, reading: Result<Vec<Inspection>, Failure>, now: Instant) {
-        let names = match reading {
+impl TopScreen {
+    pub(super) fn update(&mut self, snapshot: Result<Vec<Inspection>, Failure>, now: Instant) {
+        let names = match snapshot {
             Ok(names) => names,
             Err(failure) => return self.failure = Some(escape(&failure.message)),
         };
@@ -140,7 +140,7 @@ impl State {
     pub(super) fn title(&self) -> String {
         let mut title = match self.has_read {
             true => format!("{} of {} holds by ", self.matching().len(), self.rows.len()),
-            false => return "reading …".to_owned(),
+            false => return "loading …".to_owned(),
         };
         title.push_str(match self.sort {
             Sort::Name => "name",
@@ -174,22 +174,22 @@ pub(super) mod tests {
         seen
     }
 
-    pub(crate) fn typed(state: &mut State, text: &str) {
+    pub(crate) fn typed(state: &mut TopScreen, text: &str) {
         for letter in text.chars() {
             let code = if letter == '\n' { KeyCode::Enter } else { KeyCode::Char(letter) };
             assert!(!state.on_key(code.into()));
         }
     }
 
-    fn state() -> State {
-        let mut state = State::default();
+    fn state() -> TopScreen {
+        let mut state = TopScreen::default();
         let names = [("b", Some(20), 0), ("a", Some(30), 1), ("c", None, 2), ("ab", Some(10), 1)];
         let names = names.map(|(name, left, waiters)| seen(name, left, waiters));
         state.update(Ok(names.to_vec()), Instant::now());
         state
     }
 
-    fn shown(state: &mut State, page: usize) -> String {
+    fn shown(state: &mut TopScreen, page: usize) -> String {
         let names: Vec<_> = state.screen(page).iter().map(|row| row.name.clone()).collect();
         names.join(" ")
     }
@@ -254,8 +254,8 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn only_holds_of_the_first_reading_may_be_older() {
-        let mut state = State::default();
+    fn only_holds_of_the_first_poll_may_be_older() {
+        let mut state = TopScreen::default();
         let start = Instant::now();
         let after = |seconds| start + Duration::from_secs(seconds);
         state.update(Ok(vec![seen("a", Some(30), 0)]), start);
@@ -267,7 +267,7 @@ pub(super) mod tests {
 
     #[test]
     fn bar_is_full_at_the_longest_time_seen() {
-        let mut state = State::default();
+        let mut state = TopScreen::default();
         for (left, bar) in [
             (Some(20), "██████████ 20 s"),
             (Some(30), "██████████ 30 s"),
@@ -281,7 +281,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn failure_is_shown_until_the_next_reading() {
+    fn failure_is_shown_until_the_next_poll() {
         let mut state = state();
         state.update(Err(Failure::usage("no\nanswer")), Instant::now());
         assert_eq!(state.failure.as_deref(), Some("no\\nanswer"));

@@ -7,7 +7,7 @@ use crate::{
     BootInstant, Claim, Error, ReleaseMode, ReleaseOutcome, Renew, RenewalOutcome, Result,
 };
 
-use super::releasing::Keep;
+use super::releasing::Retention;
 use super::{Hold, Job, Shared};
 
 const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(5));
@@ -15,26 +15,26 @@ const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(20), Duration::fr
 pub(crate) const RELEASE_PATIENCE: Duration = Duration::from_secs(5);
 
 impl Job {
-    pub(crate) fn release(hold: Arc<Hold>, keep: Option<Keep>) -> Self {
+    pub(crate) fn release(hold: Arc<Hold>, retention: Option<Retention>) -> Self {
         let shared = Arc::clone(&hold.shared);
         let release_mode = hold.release_mode;
         let has_turn = {
             let _table = shared.table();
             hold.take_turn()
         };
-        let last_sent = match keep {
-            // The last renewal is repeated for one TTL.
-            Some(keep) => keep.last_sent,
+        let last_sent = match retention {
+            Some(retention) => retention.last_sent,
             None => (release_mode == ReleaseMode::Reconcile).then(|| hold.granted_at),
         };
-        let (claim, keep_until) = (hold.claim.clone(), keep.map(|keep| keep.until));
-        Self { shared, claim, release_mode, has_turn, last_sent, keep_until }
+        let (claim, retain_until) =
+            (hold.claim.clone(), retention.map(|retention| retention.until));
+        Self { shared, claim, release_mode, has_turn, last_sent, retain_until }
     }
 
     pub(crate) fn reconcile(shared: Arc<Shared>, pending: Pending, has_turn: bool) -> Self {
         let Pending { claim, release_mode, last_sent, .. } = pending;
         let last_sent = Some(last_sent);
-        Self { shared, claim, release_mode, has_turn, last_sent, keep_until: None }
+        Self { shared, claim, release_mode, has_turn, last_sent, retain_until: None }
     }
 
     /// Passes the turn to the next local request, although the release is unanswered. If the server
@@ -56,7 +56,7 @@ impl Job {
         loop {
             let sent = shared.clock.now();
             let (claim, mode) = (&self.claim, self.release_mode);
-            let answer = end_on_server(&shared, claim, mode, self.keep_until).await;
+            let answer = release_or_retain(&shared, claim, mode, self.retain_until).await;
             let now = shared.clock.now();
             if answer.is_ok() && self.has_turn {
                 shared.table().turns.note_answer(&self.claim.name);
@@ -92,12 +92,15 @@ impl Job {
 
     fn is_reconciled(&self, ended: ReleaseOutcome, sent: BootInstant, now: BootInstant) -> bool {
         let ttl = self.claim.ttl;
-        let long_ago = || self.last_sent.is_none_or(|sent| now > sent + ttl);
-        if self.keep_until.is_some_and(|until| sent < until) {
-            return long_ago();
+        let long_ago = |at| self.last_sent.is_none_or(|last| at > last + ttl);
+        if self.retain_until.is_some_and(|until| sent < until) {
+            // After `close`, the lock may expire one TTL after an unanswered renewal.
+            let is_gone =
+                ended == ReleaseOutcome::NotHeld && self.release_mode == ReleaseMode::Plain;
+            return is_gone || self.shared.is_closed() || long_ago(sent);
         }
         self.shared.one_answer_reconciles(self.release_mode)
-            || (ended == ReleaseOutcome::NotHeld && long_ago())
+            || (ended == ReleaseOutcome::NotHeld && long_ago(now))
     }
 
     /// Returns whether the release may be given up: after two TTLs, but never for an unanswered
@@ -116,25 +119,21 @@ impl Drop for Job {
     }
 }
 
-/// Releases the hold, or until `keep_until` renews it for the remaining time instead. It then
-/// expires on the server.
-pub(crate) async fn end_on_server(
+/// Before `retain_until`, renews the hold for the remaining time, so that it expires then on the
+/// server. Otherwise, releases it.
+pub(crate) async fn release_or_retain(
     shared: &Shared,
     claim: &Claim,
     release_mode: ReleaseMode,
-    keep_until: Option<BootInstant>,
+    retain_until: Option<BootInstant>,
 ) -> Result<ReleaseOutcome> {
-    match keep_until {
-        Some(until) if shared.clock.now() < until => keep_on_server(shared, claim, until).await,
+    match retain_until {
+        Some(until) if shared.clock.now() < until => retain(shared, claim, until).await,
         _ => send_release(shared, claim, release_mode).await,
     }
 }
 
-async fn keep_on_server(
-    shared: &Shared,
-    claim: &Claim,
-    until: BootInstant,
-) -> Result<ReleaseOutcome> {
+async fn retain(shared: &Shared, claim: &Claim, until: BootInstant) -> Result<ReleaseOutcome> {
     let now = shared.clock.now();
     let left = until.saturating_since(now);
     let (ttl, patience) = (left.max(*shared.backend.profile().ttl.start()), patience(claim));

@@ -94,7 +94,7 @@ impl Hold {
     /// or `once_per`, whose hold isn't handed over.
     pub(super) fn may_continue(&self, now: BootInstant) -> bool {
         self.owner.is_none()
-            && self.bounds.is_none()
+            && self.schedule.is_none()
             && now < self.granted_at + self.claim.ttl
             && self.deadline().saturating_since(now) > self.claim.ttl / 2
             && self.is_answered()
@@ -141,7 +141,7 @@ impl Options {
     pub(super) fn may_hand_over(&self) -> bool {
         self.renewal_mode == RenewalMode::Auto
             && self.owner.is_none()
-            && self.limits.is_none()
+            && self.hold_times.is_none()
             && self.identity.is_none()
     }
 }

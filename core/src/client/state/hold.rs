@@ -6,9 +6,10 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::backend_util::lock;
+use crate::client::options::HoldSchedule;
 use crate::client::{Options, Pending, ignore_panic};
 use crate::validity::Term;
-use crate::{BootInstant, Claim, Clock, Error, Fence, HoldState, Reason, RenewalMode};
+use crate::{BootInstant, Claim, Clock, Error, Fence, HoldState, Reason, ReleaseMode, RenewalMode};
 
 use super::hand_over::HandOver;
 use super::{Hold, Shared};
@@ -101,7 +102,7 @@ impl Hold {
             owner: options.owner.clone(),
             release_mode: pending.release_mode,
             granted_at: grant.now,
-            bounds: options.bounds(grant.start),
+            schedule: options.schedule(grant.start),
             hand_over,
             term_changes: Mutex::new(()),
             renew_at: AtomicU64::new(0),
@@ -128,7 +129,7 @@ impl Hold {
     }
 
     fn set_term(&self, term: Term) {
-        let lost_at = term.lost_at.min(self.keep_until());
+        let lost_at = term.lost_at.min(self.max_hold_end());
         let margin = term.deadline.saturating_since(term.lost_at);
         let deadline = term.deadline.min(lost_at + margin);
         // The token's random first byte spreads the renewals of holds that were granted together.
@@ -203,7 +204,7 @@ impl Hold {
     }
 
     fn why_run_out(&self) -> Reason {
-        if self.lost_at() >= self.keep_until() {
+        if self.lost_at() >= self.max_hold_end() {
             Reason::HeldTooLong
         } else if self.renewal_failed.load(Ordering::Acquire) {
             Reason::Unreachable
@@ -307,13 +308,30 @@ impl Hold {
         }
     }
 
-    /// Returns whether a sent request may still change the hold's TTL on the server.
-    pub(super) fn is_unanswered(&self) -> bool {
-        self.renewing.load(Ordering::SeqCst) || !self.is_answered()
+    /// Counts a renewal of a hold that may be kept after its release. Returns whether it may be sent.
+    pub(crate) fn begin_renewal(&self) -> bool {
+        let Some(schedule) = &self.schedule else { return true };
+        schedule.unanswered.fetch_add(1, Ordering::SeqCst);
+        // A release changes the phase, and then reads the count. So either this renewal isn't sent,
+        // or the release knows of it.
+        decode(self.phase.load(Ordering::SeqCst)).is_live()
     }
 
-    pub(super) fn keep_until(&self) -> BootInstant {
-        self.bounds.as_ref().map_or(BootInstant::FAR_FUTURE, |bounds| bounds.keep_until)
+    pub(crate) fn note_answer(&self) {
+        if let Some(schedule) = &self.schedule {
+            schedule.unanswered.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+
+    /// Returns whether a sent request may still change the hold's TTL on the server.
+    pub(super) fn is_unanswered(&self) -> bool {
+        let of_renewals = |schedule: &HoldSchedule| schedule.unanswered.load(Ordering::SeqCst) > 0;
+        self.release_mode == ReleaseMode::Reconcile
+            || self.schedule.as_deref().is_some_and(of_renewals)
+    }
+
+    pub(super) fn max_hold_end(&self) -> BootInstant {
+        self.schedule.as_ref().map_or(BootInstant::FAR_FUTURE, |schedule| schedule.max_hold_end)
     }
 
     fn held_nanos(&self, now: BootInstant) -> u64 {
@@ -385,10 +403,8 @@ impl Hold {
             return Due::look_at(next);
         }
         if now + self.renew_slack() >= renew_at {
-            self.renewing.store(true, Ordering::SeqCst);
-            // `Releasing::begin` changes the phase before it reads `renewing`.
-            let renew = decode(self.phase.load(Ordering::SeqCst)).is_live();
-            return Due { renew, ..Due::look_at(next) };
+            self.renewing.store(true, Ordering::Release);
+            return Due { renew: true, ..Due::look_at(next) };
         }
         Due::look_at(next.min(renew_at))
     }

@@ -17,7 +17,7 @@ use crate::{
 };
 
 use super::background_release::send_release;
-use super::releasing::end_in_background;
+use super::releasing::{Use, end_in_background};
 use super::{
     Entered, Hold, Job, Passed, Queued, Reentry, Settings, Shared, Taken, Trouble, Turn, Turns,
 };
@@ -66,7 +66,7 @@ impl Entered {
 impl Drop for Entered {
     fn drop(&mut self) {
         if let Some(hold) = self.0.take() {
-            end_in_background(hold);
+            end_in_background(hold, Use::Dropped);
         }
     }
 }
@@ -460,7 +460,7 @@ impl Options {
     fn fits(&self, hold: &Hold, now: BootInstant) -> Result<()> {
         let renewed =
             self.renewal_mode == RenewalMode::Off && hold.claim.renewal_mode != RenewalMode::Off;
-        let too_long = self.max_hold().is_some_and(|time| hold.keep_until() > now + time);
+        let too_long = self.max_hold().is_some_and(|time| hold.max_hold_end() > now + time);
         let what = match (renewed, too_long) {
             (false, false) => return Ok(()),
             (true, _) => "fixed, because the hold is renewed",
@@ -497,7 +497,7 @@ mod tests {
             owner: None,
             identity: None,
             keep_warm: None,
-            limits: None,
+            hold_times: None,
             #[cfg(feature = "metrics")]
             group: "",
             wait: None,

@@ -16,7 +16,7 @@ use crate::{
 
 use super::in_runtime::InRuntime;
 use super::metrics::{Metrics, Totals};
-use super::options::{Bounds, Defaults, Options};
+use super::options::{Defaults, HoldSchedule, Options};
 use super::owner::Owner;
 use super::pending::Pending;
 use super::waiters::Waiters;
@@ -187,7 +187,7 @@ pub(crate) struct Hold {
     pub(crate) release_mode: ReleaseMode,
     granted_at: BootInstant,
     /// `None` for a hold without limits, which may be handed over.
-    bounds: Option<Box<Bounds>>,
+    schedule: Option<Box<HoldSchedule>>,
     /// `None` for a hold with one fence.
     hand_over: Option<Box<HandOver>>,
 
@@ -219,5 +219,5 @@ pub(crate) struct Job {
     has_turn: bool,
     last_sent: Option<BootInstant>,
     /// Until then, the job renews the hold for the remaining time, and doesn't release it.
-    keep_until: Option<BootInstant>,
+    retain_until: Option<BootInstant>,
 }

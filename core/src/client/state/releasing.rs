@@ -4,14 +4,25 @@ use std::time::Duration;
 
 use crate::{BootInstant, Error, ErrorKind, Reason, ReleaseOutcome, Result};
 
-use super::background_release::end_on_server;
+use super::background_release::release_or_retain;
 use super::{Hold, Job, Shared};
 
-pub(crate) fn end_in_background(hold: Arc<Hold>) {
+/// How a hold was used until its end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// No guard had the hold, or its request failed.
+    None,
+    /// Its guard was dropped.
+    Dropped,
+    /// Its guard was released, so its work is complete.
+    Released,
+}
+
+pub(crate) fn end_in_background(hold: Arc<Hold>, usage: Use) {
     if hold.shared.leave(&hold) {
         let now = hold.clock().now();
         if !Shared::hand_over(&hold, now) {
-            drop(Releasing::begin(hold, now, false));
+            drop(Releasing::begin(hold, now, usage));
         }
     }
 }
@@ -47,40 +58,39 @@ pub(crate) fn lost(hold: &Hold, reason: Reason) -> Error {
 pub(crate) struct Releasing {
     hold: Option<Arc<Hold>>,
     pub(crate) ended: Result<u64, Reason>,
-    keep: Option<Keep>,
+    retention: Option<Retention>,
 }
 
-/// A last renewal instead of the release.
+/// A last renewal, sent instead of the release.
 #[derive(Clone, Copy)]
-pub(crate) struct Keep {
-    /// When the lock must be free.
+pub(crate) struct Retention {
+    /// When the lock expires on the server.
     pub(super) until: BootInstant,
-    /// When the release began, if a request about the hold was unanswered then. That request may
-    /// still change the TTL.
+    /// When the release began, if another request about the hold may still change the TTL. The last
+    /// renewal is then repeated for one TTL.
     pub(super) last_sent: Option<BootInstant>,
 }
 
 impl Hold {
-    fn keep(&self, now: BootInstant, is_completed: bool) -> Option<Keep> {
-        let bounds = self.bounds.as_ref()?;
-        let once_per = if is_completed { bounds.once_per } else { Duration::ZERO };
-        let until = (self.granted_at + bounds.at_least).max(now + once_per);
+    fn retention(&self, now: BootInstant, usage: Use) -> Option<Retention> {
+        let schedule = self.schedule.as_ref().filter(|_| usage != Use::None)?;
+        let once_per = if usage == Use::Released { schedule.once_per } else { Duration::ZERO };
+        let until = (self.granted_at + schedule.at_least).max(now + once_per);
         let last_sent = self.is_unanswered().then_some(now);
-        (until > now).then_some(Keep { until, last_sent })
+        (until > now).then_some(Retention { until, last_sent })
     }
 }
 
 impl Releasing {
-    /// The time of `once_per` counts if the holder has completed its work.
-    pub(crate) fn begin(hold: Arc<Hold>, now: BootInstant, is_completed: bool) -> Self {
+    pub(crate) fn begin(hold: Arc<Hold>, now: BootInstant, usage: Use) -> Self {
         let ended = hold.end(now);
         hold.shared.count_ended(ended.is_ok());
-        let keep = if ended.is_ok() { hold.keep(now, is_completed) } else { None };
-        Self { hold: Some(hold), ended, keep }
+        let retention = if ended.is_ok() { hold.retention(now, usage) } else { None };
+        Self { hold: Some(hold), ended, retention }
     }
 
     pub(crate) fn is_kept(&self) -> bool {
-        self.keep.is_some()
+        self.retention.is_some()
     }
 
     pub(crate) fn hold(&self) -> &Arc<Hold> {
@@ -89,16 +99,16 @@ impl Releasing {
 
     pub(crate) async fn send(self) -> Result<()> {
         let hold = self.hold();
-        let keep_until = self.keep.map(|keep| keep.until);
-        let sending = end_on_server(&hold.shared, &hold.claim, hold.release_mode, keep_until);
+        let retain_until = self.retention.map(|retention| retention.until);
+        let sending = release_or_retain(&hold.shared, &hold.claim, hold.release_mode, retain_until);
         let answer = hold.shared.inside(sending).await;
         self.answered(answer)
     }
 
     pub(crate) fn answered(mut self, answer: Result<ReleaseOutcome>) -> Result<()> {
         let hold = self.hold();
-        let is_reconciled = match self.keep {
-            Some(keep) => keep.last_sent.is_none(),
+        let is_reconciled = match self.retention {
+            Some(retention) => retention.last_sent.is_none(),
             None => hold.shared.one_answer_reconciles(hold.release_mode),
         };
         let is_done = answer.is_ok() && is_reconciled;
@@ -119,7 +129,7 @@ impl Drop for Releasing {
     fn drop(&mut self) {
         if let Some(hold) = self.hold.take() {
             // The job has taken the turn, so `let_go` passes no turn on.
-            Shared::in_background(Job::release(Arc::clone(&hold), self.keep));
+            Shared::in_background(Job::release(Arc::clone(&hold), self.retention));
             Shared::let_go(&hold, self.ended);
         }
     }

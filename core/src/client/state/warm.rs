@@ -10,7 +10,7 @@ use crate::client::Options;
 use crate::clock::nanos;
 use crate::{BootInstant, LockName, Mode};
 
-use super::releasing::Releasing;
+use super::releasing::{Releasing, Use};
 use super::{Hold, Shared, Turns};
 
 impl Options {
@@ -141,13 +141,13 @@ impl Shared {
     pub(crate) fn end_warm(hold: &Hold, now: BootInstant) -> bool {
         let warm = hold.shared.table().turns.take_warm(hold);
         let was_warm = warm.is_some();
-        warm.into_iter().for_each(|hold| drop(Releasing::begin(hold, now, false)));
+        warm.into_iter().for_each(|hold| drop(Releasing::begin(hold, now, Use::None)));
         was_warm
     }
 
     pub(crate) fn end_all_warm(&self) {
         let warm = self.table().turns.take_all_warm();
         let now = self.clock.now();
-        warm.into_iter().for_each(|hold| drop(Releasing::begin(hold, now, false)));
+        warm.into_iter().for_each(|hold| drop(Releasing::begin(hold, now, Use::None)));
     }
 }

@@ -1,4 +1,4 @@
-//! Repeated readings of the held names, and the identity of a hold in them.
+//! Polls of the held names, and the identity of a hold in them.
 
 use std::time::Duration;
 
@@ -21,14 +21,14 @@ pub(super) fn holds(names: &[Inspection]) -> impl Iterator<Item = (HoldKey, &Ins
     })
 }
 
-pub(super) struct Readings<'l> {
+pub(super) struct Poller<'l> {
     locks: &'l Locks,
-    what: &'l args::Readings,
+    what: &'l args::PollOptions,
     pause: Duration,
 }
 
-impl<'l> Readings<'l> {
-    pub(super) fn new(locks: &'l Locks, what: &'l args::Readings) -> Self {
+impl<'l> Poller<'l> {
+    pub(super) fn new(locks: &'l Locks, what: &'l args::PollOptions) -> Self {
         Self { locks, what, pause: Duration::ZERO }
     }
 

@@ -130,6 +130,15 @@ fn command_runs_once_per_period_unless_it_fails() {
 }
 
 #[test]
+fn command_that_was_killed_with_its_supervisor_may_run_again() {
+    let sandbox = Sandbox::new();
+    let held = sandbox.hold(&["--once-per", "1h", "a", "--", "sleep", "60"]);
+    signal(held.supervisor(), Signal::KILL);
+    assert_eq!(held.code(), 70);
+    sandbox.assert_free("a");
+}
+
+#[test]
 fn a_loss_after_the_end_of_the_command_is_no_failure_of_the_command() {
     let sandbox = Sandbox::new();
     let held = sandbox.start(&["--at-least", "1h", "a", "--", "sh", "-c", "exit 3"]);

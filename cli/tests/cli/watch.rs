@@ -126,7 +126,7 @@ fn top_restores_the_terminal_after_an_error_on_redis() {
     let mut terminal = Terminal::script(&sandbox, "$LW top --every 100ms; echo \"code: $?\"");
     terminal.wait_for("0 of 0 holds");
     redis.stop();
-    terminal.wait_for("retries");
+    terminal.wait_for("retrying");
     redis.restart(false).unwrap();
     let _held = sandbox.hold(&["again", "--", "sleep", "60"]);
     terminal.wait_for("again");

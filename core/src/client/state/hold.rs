@@ -313,7 +313,7 @@ impl Hold {
         let Some(schedule) = &self.schedule else { return true };
         schedule.unanswered.fetch_add(1, Ordering::SeqCst);
         // A release changes the phase, and then reads the count. So either this renewal isn't sent,
-        // or the release knows of it.
+        // or the release counts it as unanswered.
         decode(self.phase.load(Ordering::SeqCst)).is_live()
     }
 

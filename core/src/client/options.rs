@@ -115,8 +115,9 @@ pub(crate) struct HoldSchedule {
 
 impl HoldTimes {
     fn check(self, mode: Mode, profile: &Profile) -> Result<()> {
-        // `None` is less than any time.
-        let Some(longest) = self.at_least.max(self.once_per) else { return Ok(()) };
+        if self.at_least.or(self.once_per).is_none() {
+            return Ok(());
+        }
         if !profile.keeps_after_release {
             return Err(Error::unsupported("at_least or once_per", profile));
         }
@@ -127,7 +128,11 @@ impl HoldTimes {
                  request an exclusive lock, or remove the setting",
             ));
         }
-        profile.check_ttl("an at_least or once_per", longest)
+        let times = [("an at_least", self.at_least), ("a once_per", self.once_per)];
+        times.into_iter().try_for_each(|(what, time)| match time {
+            Some(time) => profile.check_ttl(what, time),
+            None => Ok(()),
+        })
     }
 }
 

@@ -153,6 +153,33 @@ async fn close_and_a_break_end_the_repeated_renewals() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn broken_hold_is_released_and_not_kept() {
+    let (locks, faulty, other, memory, _) = troubled();
+    let guard = locks.mutex("x").at_least(KEPT).acquire().await.unwrap();
+    faulty.next(Op::Renew, [Fate::Slow(secs(1))]);
+    let releasing = tokio::spawn(guard.release());
+    faulty.called(Op::Renew, 1).await;
+    other.break_lock("x", BreakTarget::Any, BreakMode::RunOut, "test").await.unwrap();
+    let error = releasing.await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Lost(Reason::Gone));
+    assert_eq!(faulty.calls(Op::Release).len(), 1);
+    assert!(memory.is_empty(), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn local_request_gets_a_kept_lock_when_it_is_free() {
+    let (locks, faulty, _, _, clock) = troubled();
+    let guard = locks.mutex("x").at_least(secs(8)).acquire().await.unwrap();
+    let granted = clock.now();
+    faulty.next(Op::Renew, [Fate::Slow(secs(2))]);
+    faulty.called(Op::Renew, 1).await;
+    guard.release().await.unwrap();
+    locks.mutex("x").acquire().await.unwrap().release().await.unwrap();
+    let took = clock.now().saturating_since(granted);
+    assert!(took >= secs(8) && took < secs(8) + millis(100), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn lost_hold_is_not_kept() {
     let (locks, memory, clock) = client();
     let guard = locks.mutex("x").at_least(KEPT).max_hold(secs(5)).acquire().await.unwrap();
@@ -171,5 +198,7 @@ async fn request_is_checked_before_it_is_sent() {
     for time in [Duration::ZERO, secs(31 * 24 * 60 * 60)] {
         fails(locks.mutex("x").once_per(time).acquire(), ErrorKind::InvalidInput).await;
     }
+    let both = locks.mutex("x").at_least(Duration::ZERO).once_per(KEPT);
+    fails(both.acquire(), ErrorKind::InvalidInput).await;
     fails(locks.read("x").at_least(KEPT).acquire(), ErrorKind::InvalidInput).await;
 }

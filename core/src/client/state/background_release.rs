@@ -82,11 +82,20 @@ impl Job {
             if shared.is_closed() && now > begun + ttl {
                 break;
             }
-            shared.clock.sleep(shared.spread(pause)).await;
+            shared.clock.sleep_until(self.next_try(now, shared.spread(pause))).await;
             pause = (pause * 2).min(TRY_AGAIN.1).min(ttl.max(TRY_AGAIN.0));
         }
         if self.last_sent.is_some() {
             shared.metrics.settled.add(1);
+        }
+    }
+
+    /// A last renewal is repeated before an unanswered one could end the hold, which it may set to one
+    /// TTL. The release follows at the end of the kept time.
+    fn next_try(&self, now: BootInstant, pause: Duration) -> BootInstant {
+        match self.retain_until {
+            Some(until) if now < until => (now + pause.min(self.claim.ttl / 4)).min(until),
+            _ => now + pause,
         }
     }
 
@@ -127,10 +136,15 @@ pub(crate) async fn release_or_retain(
     release_mode: ReleaseMode,
     retain_until: Option<BootInstant>,
 ) -> Result<ReleaseOutcome> {
-    match retain_until {
-        Some(until) if shared.clock.now() < until => retain(shared, claim, until).await,
-        _ => send_release(shared, claim, release_mode).await,
+    let Some(until) = retain_until.filter(|until| shared.clock.now() < *until) else {
+        return send_release(shared, claim, release_mode).await;
+    };
+    let retained = retain(shared, claim, until).await?;
+    if retained == ReleaseOutcome::NotHeld {
+        // A broken hold can't be renewed, and only its release frees the lock at once.
+        send_release(shared, claim, release_mode).await?;
     }
+    Ok(retained)
 }
 
 async fn retain(shared: &Shared, claim: &Claim, until: BootInstant) -> Result<ReleaseOutcome> {

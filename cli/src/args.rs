@@ -115,8 +115,8 @@ pub(crate) enum Command {
     /// Print a line for each change of the held locks
     ///
     /// Prints the present holds, and then a line when a hold begins, ends or is broken, or when the
-    /// number of waiters changes. `watch` polls, so it may miss a hold
-    /// that is shorter than the pause between two. It continues while the server is unreachable.
+    /// number of waiters changes. `watch` polls, so it may miss a hold that is shorter than the pause
+    /// between two polls. It continues while the server is unreachable.
     Watch(PollOptions),
 
     /// Show the held locks on a live screen

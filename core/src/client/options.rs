@@ -205,7 +205,7 @@ impl Options {
         Ok(())
     }
 
-    /// Returns the bounds of a hold, granted by a request that was sent at `start`.
+    /// Returns the schedule of a hold, granted by a request that was sent at `start`.
     pub(crate) fn schedule(&self, start: BootInstant) -> Option<Box<HoldSchedule>> {
         self.hold_times.as_ref().map(|times| {
             Box::new(HoldSchedule {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crate::backend_util::lock;
-use crate::{BootInstant, Error, Renew, Renewal, RenewalOutcome, Result};
+use crate::{BootInstant, Error, Reason, Renew, Renewal, RenewalOutcome, Result};
 
 use super::{Hold, Job, Shared, answer, ignore_panic};
 
@@ -150,6 +150,23 @@ pub(crate) async fn ask_renewal(shared: &Shared, holds: &[Arc<Hold>]) -> Result<
         holds.iter().map(|hold| Renew { patience, ..Renew::of(&hold.claim) }).collect();
     let send = || shared.backend.renew(&renews);
     answer(shared, send, now + patience, "the renewal").await
+}
+
+/// Renews one hold. Returns the reason if the server doesn't have it.
+pub(crate) async fn renew_once(
+    shared: &Shared,
+    renew: Renew<'_>,
+    what: &'static str,
+) -> Result<Option<Reason>> {
+    let until = shared.clock.now() + renew.patience;
+    let holds = [renew];
+    let send = || shared.backend.renew(&holds);
+    let renewal = answer(shared, send, until, what).await?.pop();
+    match renewal.map(|renewal| renewal.outcome) {
+        Some(RenewalOutcome::Renewed { .. }) => Ok(None),
+        Some(RenewalOutcome::NotHeld(reason)) => Ok(Some(reason)),
+        Some(RenewalOutcome::Indeterminate) | None => Err(unclear_renewal()),
+    }
 }
 
 pub(crate) fn unclear_renewal() -> Error {

@@ -5,11 +5,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     BootInstant, Claim, Error, ErrorKind, Fence, Holder, LockName, Mode, Reason, ReleaseMode,
-    ReleaseOutcome, Renew, RenewalMode, RenewalOutcome, Result, Token,
+    ReleaseOutcome, Renew, RenewalMode, Result, Token,
 };
 
 use super::acquire::{Answer, TRY_AGAIN, into_hold, take_answer};
-use super::renewer::unclear_renewal;
+use super::renewer::renew_once;
 use super::state::Turn;
 use super::state::background_release::send_release;
 use super::{Hold, Options, Pending, Shared, answer};
@@ -80,15 +80,12 @@ impl Ticket {
 pub(super) async fn renew(shared: &Shared, ticket: &Ticket) -> Result<()> {
     let now = shared.clock.now();
     let claim = ticket.claim(shared, now)?;
-    let holds = [Renew::of(&claim)];
-    let until = now + holds[0].patience;
-    let send = || shared.backend.renew(&holds);
-    let renewal = answer(shared, send, until, "the renewal").await?.pop();
-    match renewal.map(|renewal| renewal.outcome) {
-        Some(RenewalOutcome::Renewed { .. }) => {}
-        Some(RenewalOutcome::NotHeld(Reason::Gone)) => return Err(gone()),
-        Some(RenewalOutcome::NotHeld(reason)) => return Err(Error::lost(reason, ticket.name())),
-        Some(RenewalOutcome::Indeterminate) | None => return Err(unclear_renewal()),
+    let renew = Renew::of(&claim);
+    let until = now + renew.patience;
+    match renew_once(shared, renew, "the renewal").await? {
+        None => {}
+        Some(Reason::Gone) => return Err(gone()),
+        Some(reason) => return Err(Error::lost(reason, ticket.name())),
     }
     // After the renewal: if the hold still has the ticket's fence, that hold was renewed.
     if !ticket.is_open || is_there(shared, ticket, None, shared.clock.now(), until).await? {

@@ -1,11 +1,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::client::renewer::unclear_renewal;
+use crate::client::renewer::renew_once;
 use crate::client::{Pending, answer, ignore_panic};
-use crate::{
-    BootInstant, Claim, Error, ReleaseMode, ReleaseOutcome, Renew, RenewalOutcome, Result,
-};
+use crate::{BootInstant, Claim, Error, ReleaseMode, ReleaseOutcome, Renew, Result};
 
 use super::releasing::Retention;
 use super::{Hold, Job, Shared};
@@ -136,29 +134,19 @@ pub(crate) async fn release_or_retain(
     release_mode: ReleaseMode,
     retain_until: Option<BootInstant>,
 ) -> Result<ReleaseOutcome> {
-    let Some(until) = retain_until.filter(|until| shared.clock.now() < *until) else {
+    let left = retain_until.map(|until| until.saturating_since(shared.clock.now()));
+    let Some(left) = left.filter(|left| !left.is_zero()) else {
         return send_release(shared, claim, release_mode).await;
     };
-    let retained = retain(shared, claim, until).await?;
-    if retained == ReleaseOutcome::NotHeld {
-        // A broken hold can't be renewed, and only its release frees the lock at once.
-        send_release(shared, claim, release_mode).await?;
-    }
-    Ok(retained)
-}
-
-async fn retain(shared: &Shared, claim: &Claim, until: BootInstant) -> Result<ReleaseOutcome> {
-    let now = shared.clock.now();
-    let left = until.saturating_since(now);
     let (ttl, patience) = (left.max(*shared.backend.profile().ttl.start()), patience(claim));
-    let claim = Claim { ttl, ..claim.clone() };
-    let holds = [Renew { claim: &claim, patience }];
-    let send = || shared.backend.renew(&holds);
-    let renewal = answer(shared, send, now + patience, "the last renewal").await?.pop();
-    match renewal.map(|renewal| renewal.outcome) {
-        Some(RenewalOutcome::Renewed { .. }) => Ok(ReleaseOutcome::Released),
-        Some(RenewalOutcome::NotHeld(_)) => Ok(ReleaseOutcome::NotHeld),
-        Some(RenewalOutcome::Indeterminate) | None => Err(unclear_renewal()),
+    let retained = Claim { ttl, ..claim.clone() };
+    match renew_once(shared, Renew { claim: &retained, patience }, "the last renewal").await? {
+        None => Ok(ReleaseOutcome::Released),
+        Some(_) => {
+            // A broken hold can't be renewed, and only its release frees the lock at once.
+            send_release(shared, claim, release_mode).await?;
+            Ok(ReleaseOutcome::NotHeld)
+        }
     }
 }
 

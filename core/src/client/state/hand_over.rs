@@ -102,7 +102,7 @@ impl Hold {
     }
 
     /// Returns whether the server has answered the last request about the hold.
-    pub(super) fn is_answered(&self) -> bool {
+    fn is_answered(&self) -> bool {
         self.release_mode == ReleaseMode::Plain && !self.renewal_failed.load(Ordering::Acquire)
     }
 

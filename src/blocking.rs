@@ -170,8 +170,8 @@ impl<H: Held> Request<H> {
     }
 }
 
-/// A hold. It has the methods of the asynchronous guard, such as `check`, `fence` and `fenced`.
-/// Dropping the guard releases the hold in the background.
+/// A hold. It dereferences to the asynchronous guard: use its synchronous methods, such as `check`,
+/// `fence` and `fenced`. Dropping the guard releases the hold in the background.
 #[must_use = "dropping the guard releases the lock; keep it for as long as the lock is needed"]
 #[derive(Debug)]
 pub struct Guard<H = crate::Guard> {

@@ -8,8 +8,7 @@ pub(crate) struct Example {
     pub(crate) args: &'static [&'static str],
     pub(crate) ends_well: bool,
     pub(crate) closing: &'static str,
-    /// If true, `--quick` skips the example, and cargo builds it with the tests' features. Also true
-    /// of an example that needs such a feature.
+    /// True if the example needs a server or a feature of the tests. `--quick` skips it.
     pub(crate) needs_test_features: bool,
 }
 

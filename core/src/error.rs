@@ -113,9 +113,13 @@ impl Error {
             .with_backend(profile.backend)
     }
 
-    /// Creates an error for a name in use as another lock type.
-    pub fn other_kind(present: Mode, wanted: Mode) -> Self {
-        let (present, wanted) = (present.kind(), wanted.kind());
+    /// Creates an error for a name in use as a semaphore instead of a lock, or the reverse.
+    pub fn other_kind(wanted: Mode) -> Self {
+        let (lock, semaphore) = ("a lock", "a semaphore");
+        let (present, wanted) = match wanted {
+            Mode::Permits { .. } => (lock, semaphore),
+            _ => (semaphore, lock),
+        };
         let message = format!(
             "the name is in use as {present}; request it as {present}, or use another name for {wanted}"
         );

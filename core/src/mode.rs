@@ -2,7 +2,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The mode of a claim. A name is either a read-write lock or a semaphore of one size.
+/// The mode of a claim. A name is either a read-write lock or a semaphore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -15,7 +15,8 @@ pub enum Mode {
     Permits {
         /// This claim's permits.
         count: u32,
-        /// The size of the semaphore.
+        /// The size of the semaphore for this claim: it is granted if the held permits, with its own,
+        /// are at most `of`.
         of: u32,
     },
 }
@@ -23,18 +24,7 @@ pub enum Mode {
 impl Mode {
     /// Returns whether claims of both modes can use one name.
     pub const fn is_of_the_kind_of(self, other: Self) -> bool {
-        match (self, other) {
-            (Self::Permits { of, .. }, Self::Permits { of: other, .. }) => of == other,
-            (Self::Permits { .. }, _) | (_, Self::Permits { .. }) => false,
-            _ => true,
-        }
-    }
-
-    pub(crate) fn kind(self) -> String {
-        match self {
-            Self::Exclusive | Self::Shared => "a lock".to_owned(),
-            Self::Permits { of, .. } => format!("a semaphore of {of}"),
-        }
+        matches!(self, Self::Permits { .. }) == matches!(other, Self::Permits { .. })
     }
 }
 

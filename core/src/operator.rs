@@ -61,14 +61,15 @@ impl Inspection {
         Self { name, holders: Vec::new(), waiters: None, fence: None }
     }
 
-    /// Returns the number of free permits; `None` unless the name is in use as a semaphore. A request
-    /// for them can still wait, if the first waiter needs more.
+    /// Returns the number of free permits; `None` unless the name is in use as a semaphore. If its
+    /// holders gave different sizes, the largest counts. A request for the free permits can still
+    /// wait, if the first waiter needs more.
     pub fn free_permits(&self) -> Option<u32> {
         let permits = |holder: &Holder| match holder.mode {
             Mode::Permits { count, of } => Some((count, of)),
             _ => None,
         };
-        let (_, of) = permits(self.holders.first()?)?;
+        let of = self.holders.iter().filter_map(permits).map(|(_, of)| of).max()?;
         let counts = self.holders.iter().filter_map(permits).map(|(count, _)| count);
         Some(counts.fold(of, u32::saturating_sub))
     }

@@ -163,12 +163,11 @@ impl AcquireSteps<'_> {
     }
 
     pub(crate) async fn refuse_another_kind(&self, first: &Entry) -> Result<()> {
-        let (present, wanted) = (first.mode(), self.claim.mode);
-        if present.is_of_the_kind_of(wanted) {
+        if first.mode().is_of_the_kind_of(self.claim.mode) {
             return Ok(());
         }
         self.give_up(self.is_unsure()).await?;
-        Err(Error::other_kind(present, wanted).with_backend("etcd"))
+        Err(Error::other_kind(self.claim.mode).with_backend("etcd"))
     }
 }
 

@@ -99,10 +99,10 @@ impl Row {
         self.first.is_none() && self.queue.is_none()
     }
 
-    pub(crate) fn other_kind(&self, mode: Mode) -> Option<Mode> {
+    pub(crate) fn is_of_another_kind(&self, mode: Mode) -> bool {
         let waiting = || self.queue.as_ref()?.front().map(|waiter| waiter.mode);
-        let present = self.first.as_ref().map(|hold| hold.mode).or_else(waiting)?;
-        (!present.is_of_the_kind_of(mode)).then_some(present)
+        let present = self.first.as_ref().map(|hold| hold.mode).or_else(waiting);
+        present.is_some_and(|present| !present.is_of_the_kind_of(mode))
     }
 
     /// Returns whether a claim can be granted. A waiter may be overtaken only if it and the claim

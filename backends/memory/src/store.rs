@@ -54,8 +54,8 @@ impl Store {
             granted.waiters = waiters;
             return Ok(Done::new(AcquireOutcome::Granted(granted), false));
         }
-        if let Some(present) = row.other_kind(claim.mode) {
-            return Err(Error::other_kind(present, claim.mode));
+        if row.is_of_another_kind(claim.mode) {
+            return Err(Error::other_kind(claim.mode));
         }
         if row.admits(claim.token, claim.mode) {
             let (fence, fences) = match row.epoch(claim.mode) {

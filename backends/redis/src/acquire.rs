@@ -38,7 +38,7 @@ pub(crate) fn outcome(answer: Value, keys: &Keys, mode: Mode) -> Result<Outcome>
             Ok(busy(holder, place(&reply, 4)))
         }
         "shared" => Ok(busy(answer::shared_holder(&reply, 1), place(&reply, 7))),
-        "kind" => Err(Error::other_kind(present(reply.word(1)?, mode), mode)),
+        "kind" => Err(Error::other_kind(mode)),
         "ended" => Err(ended()),
         "foreign" => Err(alien("something else")),
         "exhausted" => Err(error(
@@ -105,14 +105,6 @@ fn queued(mut busy: Busy, before: u64) -> Busy {
     busy.retry_after = busy.retry_after.map(|time| time.saturating_add(later));
     busy.queued = true;
     busy
-}
-
-fn present(kind: &str, wanted: Mode) -> Mode {
-    match kind.parse() {
-        Ok(of) => Mode::Permits { count: 1, of },
-        Err(_) if wanted == Mode::Exclusive => Mode::Shared,
-        Err(_) => Mode::Exclusive,
-    }
 }
 
 pub(crate) fn alien(kind: &str) -> Error {

@@ -144,7 +144,7 @@ impl Acquire<'_> {
     fn refuse_another_kind(&self, queue: &[Contender]) -> Result<()> {
         match queue.first().map(|first| first.mode) {
             Some(present) if !present.is_of_the_kind_of(self.claim.mode) => {
-                Err(Error::other_kind(present, self.claim.mode).with_backend(BACKEND))
+                Err(Error::other_kind(self.claim.mode).with_backend(BACKEND))
             }
             _ => Ok(()),
         }

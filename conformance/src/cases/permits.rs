@@ -24,8 +24,10 @@ pub(super) const CASES: &[Case] = cases! { Permits:
         "a second release, or a release with a foreign token, frees no permit";
     a_repeat_takes_no_second_permit [Permits]
         "a repeated claim is the same hold, and one release ends it";
-    sizes_do_not_mix [Permits]
-        "a claim with another size is refused while the semaphore is in use";
+    each_claim_has_its_own_size [Permits]
+        "a claim is granted if the held permits, with its own, are at most its own size";
+    a_larger_claim_waits_for_its_turn [Permits, Fifo]
+        "a claim with a larger size waits behind one with a smaller size";
     a_semaphore_is_no_lock [Permits]
         "a name in use as a semaphore can't be a lock, or the reverse, and the error names the use";
     ids_are_unique [Permits]
@@ -162,24 +164,31 @@ async fn conflicts(context: &Context, claim: &Claim, says: &str) -> Verdict {
     }
 }
 
-async fn sizes_do_not_mix(context: Context) -> Verdict {
-    let one = context.taken(some(&context, 1)).await?;
-    for of in [OF - 1, OF + 1, 100] {
-        let claim = context.claim_as("x", Mode::Permits { count: 1, of });
-        conflicts(&context, &claim, "a semaphore of 3").await?;
-    }
+async fn each_claim_has_its_own_size(context: Context) -> Verdict {
+    let sized = |count, of| context.claim_as("x", Mode::Permits { count, of });
+    let one = context.taken(sized(1, OF)).await?;
+    context.refused(&sized(1, 1)).await?;
+    let two = context.taken(sized(1, 2)).await?;
+    context.refused(&sized(1, 2)).await?;
+    let four = context.taken(sized(2, 4)).await?;
+    context.refused(&sized(1, OF)).await?;
+    context.refused(&sized(2, 5)).await?;
+    let inspection = context.backend.inspect(&one.name).await?;
+    let free = inspection.free_permits();
+    ensure!(free == Some(0), "{free:?} permits are free");
+    context.release(&two).await?;
+    context.refused(&sized(1, OF)).await?;
+    context.release(&four).await?;
+    let last = context.taken(sized(1, 2)).await?;
     context.release(&one).await?;
-    let larger = context.claim_as("x", Mode::Permits { count: 4, of: 5 });
-    context.take(&larger).await?;
-    conflicts(&context, &one, "a semaphore of 5").await?;
-    context.release(&larger).await
+    context.release(&last).await
 }
 
 async fn a_semaphore_is_no_lock(context: Context) -> Verdict {
     let permit = context.taken(some(&context, 1)).await?;
-    conflicts(&context, &context.long_claim("x"), "a semaphore of 3").await?;
+    conflicts(&context, &context.long_claim("x"), "a semaphore").await?;
     if context.profile.modes.shared {
-        conflicts(&context, &context.claim_as("x", Mode::Shared), "a semaphore of 3").await?;
+        conflicts(&context, &context.claim_as("x", Mode::Shared), "a semaphore").await?;
     }
     context.release(&permit).await?;
     let lock = context.taken(context.long_claim("x")).await?;
@@ -241,6 +250,19 @@ async fn a_large_claim_is_not_overtaken(context: Context) -> Verdict {
     other.release(&large).await?;
     let next = context.taken(some(&context, 1)).await?;
     context.release(&next).await
+}
+
+async fn a_larger_claim_waits_for_its_turn(context: Context) -> Verdict {
+    let one_of = |of| context.claim_as("x", Mode::Permits { count: 1, of });
+    let (other, small, large) = (context.another().await?, one_of(1), one_of(OF));
+    let first = context.taken(one_of(OF)).await?;
+    other.queued(&small, Wait::Until(context.clock.now() + context.ttl)).await?;
+    context.refused(&large).await?;
+    context.release(&first).await?;
+    other.take(&small).await?;
+    context.take(&large).await?;
+    other.release(&small).await?;
+    context.release(&large).await
 }
 
 async fn a_freed_permit_wakes_the_waiter(context: Context) -> Verdict {

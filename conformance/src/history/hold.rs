@@ -30,8 +30,7 @@ impl Hold {
             && self.who == other.who
     }
 
-    /// Returns whether the holds' modes exclude each other. Permits of semaphores of one size
-    /// don't.
+    /// Returns whether the holds' modes exclude each other. Permits don't.
     pub fn excludes(&self, other: &Self) -> bool {
         excludes(self.mode, other.mode)
     }
@@ -56,11 +55,8 @@ impl Hold {
 }
 
 fn excludes(one: Mode, other: Mode) -> bool {
-    match (one, other) {
-        (Mode::Shared, Mode::Shared) => false,
-        (Mode::Permits { of, .. }, Mode::Permits { of: other, .. }) => of != other,
-        _ => true,
-    }
+    let permits = |mode| matches!(mode, Mode::Permits { .. });
+    !((one, other) == (Mode::Shared, Mode::Shared) || permits(one) && permits(other))
 }
 
 pub(crate) fn seconds(zero: BootInstant, instant: BootInstant) -> f64 {

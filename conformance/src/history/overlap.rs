@@ -10,19 +10,24 @@ pub(crate) fn check(holds: &[Hold], violations: &mut Vec<Violation>) {
             let violation = Violation::new(Rule::Overlap, "two holds were valid at once");
             violations.push(together(violation, &[before, hold]));
         }
-        if let Some((count, of)) = hold.permits() {
-            let sharers: Vec<&Hold> =
-                others.filter(|before| !before.excludes(hold)).copied().collect();
-            let taken = sharers.iter().filter_map(|before| before.permits());
-            if taken.map(|(count, _)| u64::from(count)).sum::<u64>() + u64::from(count) > of.into()
-            {
-                let title = format!("more than {of} permits were valid at once");
-                let holds: Vec<&Hold> = sharers.into_iter().chain([hold]).collect();
-                violations.push(together(Violation::new(Rule::TooManyPermits, title), &holds));
-            }
+        let sharers = others.filter(|before| !before.excludes(hold)).copied();
+        let sharers: Vec<&Hold> = sharers.chain([hold]).collect();
+        if let Some(of) = exceeded_size(&sharers, hold) {
+            let title = format!("more than {of} permits were valid at once");
+            violations.push(together(Violation::new(Rule::TooManyPermits, title), &sharers));
         }
         valid.push(hold);
     }
+}
+
+/// Returns the size of the semaphore, if the `last` of the holds has more permits than it with the
+/// others. Holds that the server may have granted after it may have a larger size.
+fn exceeded_size(holds: &[&Hold], last: &Hold) -> Option<u32> {
+    let taken = holds.iter().filter_map(|hold| hold.permits()).map(|(count, _)| u64::from(count));
+    let may_be_last = |hold: &&&Hold| hold.granted >= last.asked;
+    let sizes = holds.iter().filter(may_be_last).filter_map(|hold| hold.permits());
+    let size = sizes.map(|(_, of)| of).max()?;
+    (taken.sum::<u64>() > size.into()).then_some(size)
 }
 
 /// Adds to a violation its holds, and the time in which all were valid.

@@ -106,7 +106,9 @@ impl Process {
             Work::Readers => Mode::Shared,
             Work::Permits => {
                 choices.name += "/permits";
-                Mode::Permits { count: 1 + random.below(2) as u32, of: PERMITS }
+                // Every other process gives a larger size.
+                let of = PERMITS + self.plan.process % 2;
+                Mode::Permits { count: 1 + random.below(2) as u32, of }
             }
             _ => Mode::Exclusive,
         };

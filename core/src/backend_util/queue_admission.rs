@@ -62,10 +62,9 @@ pub fn admits(before: &[Mode], own: Mode) -> bool {
     match own {
         Mode::Exclusive => before.is_empty(),
         Mode::Shared => before.iter().all(|mode| *mode == Mode::Shared),
-        Mode::Permits { count, of } => {
-            let is_alike = |mode: &Mode| mode.is_of_the_kind_of(own);
-            let taken: u64 = before.iter().copied().map(permits).sum();
-            before.iter().all(is_alike) && taken + u64::from(count) <= u64::from(of)
+        Mode::Permits { .. } => {
+            let mut taken = 0;
+            before.iter().chain([&own]).all(|mode| takes_permits(&mut taken, *mode))
         }
     }
 }
@@ -73,19 +72,10 @@ pub fn admits(before: &[Mode], own: Mode) -> bool {
 /// Returns how many claims at the head of the queue are admitted.
 pub fn holders(line: &[Mode]) -> usize {
     let mut taken = 0;
-    let holds = |mode: &&Mode| {
-        taken += permits(**mode);
-        match (line[0], **mode) {
-            (Mode::Permits { of, .. }, mode) => {
-                mode.is_of_the_kind_of(line[0]) && taken <= u64::from(of)
-            }
-            (Mode::Shared, mode) => mode == Mode::Shared,
-            _ => false,
-        }
-    };
     match line.first() {
         Some(Mode::Exclusive) => 1,
-        _ => line.iter().take_while(holds).count(),
+        Some(Mode::Shared) => line.iter().take_while(|mode| **mode == Mode::Shared).count(),
+        _ => line.iter().take_while(|mode| takes_permits(&mut taken, **mode)).count(),
     }
 }
 
@@ -102,11 +92,12 @@ pub fn blockers(before: &[Mode], own: Mode) -> std::ops::Range<usize> {
     }
 }
 
-fn permits(mode: Mode) -> u64 {
-    match mode {
-        Mode::Permits { count, .. } => u64::from(count),
-        _ => 0,
-    }
+/// Adds a claim's permits to those `taken` before it. Returns whether the claim is admitted if all
+/// before it are.
+fn takes_permits(taken: &mut u64, mode: Mode) -> bool {
+    let Mode::Permits { count, of } = mode else { return false };
+    *taken += u64::from(count);
+    *taken <= u64::from(of)
 }
 
 /// A reader's claim with only readers ahead of it.
@@ -160,7 +151,8 @@ mod tests {
 
     #[test]
     fn earlier_waiters_admit_the_holder() {
-        let lines: [(&[Mode], usize); 10] = [
+        let one_of = |of| Mode::Permits { count: 1, of };
+        let lines: [(&[Mode], usize); 12] = [
             (&[], 0),
             (&[W, W, R], 1),
             (&[R, R, W, R], 2),
@@ -168,7 +160,9 @@ mod tests {
             (&[p(2), p(3), p(1)], 1),
             (&[p(3)], 1),
             (&[p(1), W, p(1)], 1),
-            (&[p(1), Mode::Permits { count: 1, of: 4 }], 1),
+            (&[p(1), p(2), one_of(4), p(1)], 3),
+            (&[p(1), one_of(1), one_of(3)], 1),
+            (&[one_of(1), one_of(2)], 2),
             (&[R, p(1), R], 1),
             (&[W, p(1)], 1),
         ];
@@ -183,9 +177,9 @@ mod tests {
 
     #[test]
     fn only_who_is_in_the_way_is_waited_for() {
-        let modes = [W, R, p(1), p(2)];
-        for line in 0..4usize.pow(5) {
-            let line: Vec<Mode> = (0..5).map(|at| modes[line / 4usize.pow(at) % 4]).collect();
+        let modes = [W, R, p(1), p(2), Mode::Permits { count: 1, of: 2 }];
+        for line in 0..5usize.pow(5) {
+            let line: Vec<Mode> = (0..5).map(|at| modes[line / 5usize.pow(at) % 5]).collect();
             let (own, before) = line.split_last().unwrap();
             if admits(before, *own) {
                 continue;

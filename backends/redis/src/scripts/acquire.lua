@@ -18,8 +18,8 @@
 --   …, waiters before it, TIME in µs         'busy' or 'shared', and the token is queued
 --   one string: ms left or -1, waiters before it, TIME in µs, counter, line feed, value
 --                                            the same, in the usual case of a busy lock
---   'kind', 'lock' or a number               the name is in use as a lock, or a semaphore of that
---                                            size
+--   'kind'                                   the name is in use as a lock instead of a semaphore,
+--                                            or the reverse
 --   'ended'                                  the token was released or broken before, or its hold
 --                                            has no counter
 --   'foreign'                                the lock's key isn't a string

@@ -19,8 +19,8 @@ if answer then
   return answer
 end
 local kind = its.kind(token)
-if kind and kind ~= (mode:match('/(%d+)$') or 'lock') then
-  return { 'kind', kind }
+if kind and kind ~= (mode:find('/', 1, true) and 'semaphore' or 'lock') then
+  return { 'kind' }
 end
 
 local granted

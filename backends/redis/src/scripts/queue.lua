@@ -12,11 +12,11 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
     return true
   end
 
-  -- Returns how other clients use the name: 'lock', the size of a semaphore, or nil. Removes
+  -- Returns how other clients use the name: 'lock', 'semaphore' or nil. Removes
   -- expired waiters.
   function its.kind(token)
     if its.value then
-      return its.kind_of_marker == 'permits' and its.number or 'lock'
+      return its.kind_of_marker == 'permits' and 'semaphore' or 'lock'
     end
     for _ = 1, 16 do
       local first = call('LRANGE', queue, 0, 0)[1]
@@ -25,7 +25,7 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
       end
       local mode, live = parse_waiter(call('HGET', meta, first))
       if mode and live > now then
-        return mode:match('/(%d+)$') or 'lock'
+        return mode:find('/', 1, true) and 'semaphore' or 'lock'
       end
       its.withdraw(first)
     end

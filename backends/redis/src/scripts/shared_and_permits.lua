@@ -4,8 +4,7 @@
 -- in `meta`:
 --   MODE FENCE SINCE IDENTITY
 -- After a break, the field `broken:TOKEN` of `meta` has the operator and the reason. While a lock
--- has shared or permit holders, its key contains a marker with the readers' fence, or with the
--- semaphore's size. If the marker is missing, the lock's key was deleted, and these holders no
+-- has shared or permit holders, its key contains a marker (value.lua). If the marker is missing, the lock's key was deleted, and these holders no
 -- longer hold.
 --
 -- MODE is as in waiters.lua. SINCE is in µs, other times in ms.
@@ -50,7 +49,7 @@ local function holders_of(lock, fence, holders, meta, micros)
       return its.kind_of_marker == 'shared'
     end
     local wanted, of = mode:match('^(%d+)/(%d+)$')
-    if its.kind_of_marker ~= 'permits' or of ~= its.number then
+    if its.kind_of_marker ~= 'permits' then
       return false
     end
     if not taken then

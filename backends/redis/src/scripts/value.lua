@@ -7,7 +7,7 @@
 --   lw1!…                              either, but broken: it can't be renewed. A line feed, the
 --                                      operator and the reason follow
 --   lockwright:shared:FENCE            readers, and their common fence
---   lockwright:permits:SIZE            permits of a semaphore of that size
+--   lockwright:permits:SIZE            permits; the size is that of the first holder
 --
 -- Any other value is another library's lock.
 

@@ -108,7 +108,7 @@ impl Sqlite {
     async fn attempt(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
         if let Wait::Until(until) = wait {
             // Registered before the attempt, to miss no wake-up.
-            self.waiters.expect(&claim.name, until, &self.jobs);
+            self.waiters.expect(claim, until, &self.jobs);
         }
         self.granted(Request::Acquire(asked(claim, wait)?), claim).await
     }

@@ -120,7 +120,7 @@ impl Tables<'_> {
         }
         let present = if is_live { present(&row)? } else { claim.mode };
         if !present.is_of_the_kind_of(claim.mode) {
-            return Ok(Acquired::Refused(Error::other_kind(present, claim.mode)));
+            return Ok(Acquired::Refused(Error::other_kind(claim.mode)));
         }
         if !is_alone && present != Mode::Exclusive {
             return self.acquire_shared(asked, &row, is_live).await;
@@ -347,7 +347,7 @@ impl Tables<'_> {
         Ok(page)
     }
 
-    pub(super) async fn held(&mut self, names: &[LockName]) -> Result<HashSet<String>> {
+    pub(super) async fn held(&mut self, names: &[(LockName, u32)]) -> Result<HashSet<String>> {
         let held = query!("held"; json(names)?, self.boot, stored(self.now));
         self.rows(held).await?.iter().map(|row| row.try_get("name")).collect()
     }

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use lockwright_core::backend_util::{Subscribers, lock};
-use lockwright_core::{BootInstant, Clock, Event, LockName};
+use lockwright_core::{BootInstant, Claim, Clock, Event, LockName};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use tokio::io::unix::AsyncFd;
 use tokio::runtime::Handle;
@@ -23,6 +23,7 @@ use tokio::sync::mpsc::WeakUnboundedSender;
 
 use super::connection::Database;
 use super::writer::{Answer, Job, Jobs, Request};
+use crate::kind;
 
 #[derive(Debug)]
 pub(super) struct Waiters {
@@ -35,8 +36,9 @@ pub(super) struct Waiters {
 
 #[derive(Debug, Default)]
 struct Expected {
-    /// Until when this process watches for each name's wake-ups. Waiters extend it early.
-    until: HashMap<LockName, BootInstant>,
+    /// Until when this process watches for each name's wake-ups, which waiters extend early, and the
+    /// largest size of a semaphore that a waiter gave.
+    names: HashMap<LockName, (BootInstant, u32)>,
     watching: bool,
 }
 
@@ -57,11 +59,12 @@ impl Waiters {
         }
     }
 
-    pub(super) fn expect(self: &Arc<Self>, name: &LockName, until: BootInstant, jobs: &Jobs) {
+    pub(super) fn expect(self: &Arc<Self>, claim: &Claim, until: BootInstant, jobs: &Jobs) {
         let until = until.min(self.clock.now() + KEPT);
+        let (_, size) = kind::permits(claim.mode);
         let mut expected = lock(&self.expected);
-        let known = expected.until.entry(name.clone()).or_insert(until);
-        *known = until.max(*known);
+        let known = expected.names.entry(claim.name.clone()).or_insert((until, size));
+        *known = (until.max(known.0), size.max(known.1));
         if !expected.watching {
             expected.watching = true;
             let watch = {
@@ -73,7 +76,7 @@ impl Waiters {
     }
 
     pub(super) fn is_expected(&self, name: &LockName) -> bool {
-        lock(&self.expected).until.contains_key(name)
+        lock(&self.expected).names.contains_key(name)
     }
 
     pub(super) fn announce(&self, freed: Vec<LockName>) {
@@ -83,23 +86,24 @@ impl Waiters {
         }
     }
 
-    fn wake(&self, names: Vec<LockName>) {
+    fn wake(&self, names: impl IntoIterator<Item = LockName>) {
         for name in names {
-            lock(&self.expected).until.remove(&name);
+            lock(&self.expected).names.remove(&name);
             self.clients.send(&Event::Wake(name));
         }
     }
 
-    fn names(&self) -> Vec<LockName> {
-        lock(&self.expected).until.keys().cloned().collect()
+    fn names(&self) -> Vec<(LockName, u32)> {
+        let expected = lock(&self.expected);
+        expected.names.iter().map(|(name, (_, size))| (name.clone(), *size)).collect()
     }
 
     /// Removes old registrations. Returns whether any is left.
     fn tidy(&self) -> bool {
         let now = self.clock.now();
         let mut expected = lock(&self.expected);
-        expected.until.retain(|_, until| *until > now);
-        expected.watching = !expected.until.is_empty();
+        expected.names.retain(|_, (until, _)| *until > now);
+        expected.watching = !expected.names.is_empty();
         expected.watching
     }
 }
@@ -137,7 +141,7 @@ async fn watch_for(waiters: Weak<Waiters>, jobs: WeakUnboundedSender<Job>, mut w
             Change::FileGone => {
                 // Each waiter repeats its request, and gets the file's error.
                 lock(&waiters.expected).watching = false;
-                waiters.wake(waiters.names());
+                waiters.wake(waiters.names().into_iter().map(|(name, _)| name));
                 return;
             }
         }
@@ -151,10 +155,10 @@ async fn wake_the_free(waiters: &Waiters, jobs: &Jobs) -> bool {
         return false;
     }
     if let Ok(Answer::Held(held)) = jobs.ask(Request::Held(names.clone())).await {
-        names.retain(|name| !held.contains(name.as_str()));
+        names.retain(|(name, _)| !held.contains(name.as_str()));
     }
     let any = !names.is_empty();
-    waiters.wake(names);
+    waiters.wake(names.into_iter().map(|(name, _)| name));
     any
 }
 

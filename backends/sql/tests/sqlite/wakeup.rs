@@ -69,6 +69,24 @@ async fn held_name_wakes_no_waiter() {
     assert!(events.try_recv().is_err());
 }
 
+/// The waiter's size decides, even if it is larger than the sizes of the remaining holders.
+#[tokio::test]
+async fn waiter_is_woken_if_its_own_size_has_room() {
+    let permit_of = |of| Claim { mode: Mode::Permits { count: 1, of }, ..claim_for("x", LONG) };
+    let place = Place::new();
+    let (here, there) = (place.open().await, place.open().await);
+    let mut events = events(&here);
+    let (first, second) = (permit_of(1), permit_of(2));
+    grant(&there, &first).await;
+    grant(&there, &second).await;
+    busy(&here, &permit_of(1), far()).await;
+    busy(&here, &permit_of(2), far()).await;
+    release(&there, &second).await;
+    woken(&mut events, "x").await;
+    assert!(events.try_recv().is_err());
+    release(&there, &first).await;
+}
+
 #[tokio::test]
 async fn a_release_in_the_same_transaction_is_not_lost() {
     let place = Place::new();

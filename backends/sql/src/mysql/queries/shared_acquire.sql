@@ -1,6 +1,6 @@
 SELECT lease.fence, lease.fences,
        COALESCE(lease.token IS NOT NULL AND lease.expires > @lockwright_now, FALSE),
-       COALESCE(lease.token = :kind AND lease.expires > @lockwright_now, FALSE),
+       COALESCE(lease.token IS NOT NULL AND lease.mode = :mode AND lease.expires > @lockwright_now, FALSE),
        LOCATE(:token, lease.tombstones) > 0
            OR EXISTS (SELECT 1 FROM {tombstone} AS tombstone WHERE tombstone.token = :token)
 INTO @lockwright_fence, @lockwright_fences, @lockwright_live, @lockwright_ours, @lockwright_buried

@@ -275,7 +275,7 @@ impl<D: Dialect> LeaseBackend<D> {
             return Ok(AcquireOutcome::Granted(holding.granted()));
         }
         if holding.is_live() && !holding.mode.is_of_the_kind_of(claim.mode) {
-            return Err(Error::other_kind(holding.mode, claim.mode));
+            return Err(Error::other_kind(claim.mode));
         }
         let mut busy = holding.busy();
         let is_read = holding.mode == Mode::Shared;

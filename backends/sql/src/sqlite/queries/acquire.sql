@@ -26,13 +26,13 @@ LEFT JOIN lockwright_tombstone AS tombstone ON tombstone.token = ?2 AND tombston
 -- Returns names that no waiter can acquire now: exclusive holds, semaphores without a free permit,
 -- and names with readers and a waiting writer. Omits names with only readers, because another
 -- reader can acquire them.
--- ?1 JSON [name, ...], ?2 boot, ?3 now
+-- ?1 JSON [[name, the largest size of a semaphore that a waiter gave], ...], ?2 boot, ?3 now
 SELECT lease.name
 FROM json_each(?1) AS asked
-CROSS JOIN lockwright_lease AS lease ON lease.name = asked.value
+CROSS JOIN lockwright_lease AS lease ON lease.name = asked.value ->> 0
 WHERE lease.boot = ?2 AND lease.expires_ns > ?3 AND CASE lease.mode
       WHEN 'permits' THEN
-          (SELECT sum(holder.permits) >= max(holder.size) FROM lockwright_shared_holder AS holder
+          (SELECT sum(holder.permits) >= asked.value ->> 1 FROM lockwright_shared_holder AS holder
            WHERE holder.name = lease.name AND holder.boot = ?2 AND holder.expires_ns > ?3
              AND holder.mode = 'permits')
       WHEN 'shared' THEN

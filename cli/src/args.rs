@@ -123,7 +123,8 @@ pub(crate) enum Command {
     ///
     /// Keys: n, l and w sort by name, time left and waiters; r reverses the order; / filters by
     /// text, and Esc shows all again; the arrow and page keys scroll; q ends. SINCE is the time
-    /// since this command first saw the hold. With `>`, the hold was there at the start.
+    /// since the grant or, if the server doesn't store it, since this command first saw the hold.
+    /// With `>`, the hold was there at the start.
     Top(PollOptions),
 
     /// Show a lock's holders

@@ -6,6 +6,8 @@ use lockwright::Profile;
 use lockwright::operator::{Holder, Inspection};
 use serde_json::{Value, json};
 
+use crate::rfc3339::rfc3339;
+
 pub(crate) fn inspection(seen: &Inspection) -> Value {
     json!({
         "name": seen.name,
@@ -22,6 +24,7 @@ pub(crate) fn holder(holder: &Holder) -> Value {
         "identity": holder.identity,
         "mode": holder.mode,
         "fence": holder.fence,
+        "since": holder.since.map(rfc3339),
         "remaining_ms": holder.remaining.map(millis),
         "endless": holder.endless,
         "broken": holder.broken,

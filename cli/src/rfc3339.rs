@@ -1,7 +1,8 @@
-use std::time::Duration;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Returns the time of day in UTC, with milliseconds.
-pub(crate) fn rfc3339(since_1970: Duration) -> String {
+/// Returns the time of day in UTC, with milliseconds. A time before 1970 is 1970.
+pub(crate) fn rfc3339(time: SystemTime) -> String {
+    let since_1970 = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     let seconds = since_1970.as_secs();
     let (year, month, day) = date(seconds / 86_400);
     let (hour, minute, second) = (seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
@@ -24,6 +25,8 @@ fn date(days_since_1970: u64) -> (u64, u64, u64) {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -40,7 +43,7 @@ mod tests {
             (4_107_542_399_000, "2100-02-28T23:59:59.000Z"),
             (4_107_542_400_000, "2100-03-01T00:00:00.000Z"),
         ] {
-            assert_eq!(rfc3339(Duration::from_millis(millis)), expected);
+            assert_eq!(rfc3339(UNIX_EPOCH + Duration::from_millis(millis)), expected);
         }
     }
 }

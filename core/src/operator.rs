@@ -1,5 +1,5 @@
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +17,10 @@ pub struct Holder {
     pub mode: Mode,
     /// The hold's first fence, if known. After a hand-over, its guard's is larger.
     pub fence: Option<Fence>,
+    /// The time of the grant by the server's clock, if known. If the name's fences were ahead of
+    /// that clock, the grant was earlier.
+    #[serde(default)]
+    pub since: Option<SystemTime>,
     /// The time until expiry; `None` if unknown, or if the hold never expires.
     pub remaining: Option<Duration>,
     /// True for another library's hold that never expires.
@@ -34,10 +38,20 @@ impl Holder {
             identity: None,
             mode: Mode::Exclusive,
             fence: None,
+            since: None,
             remaining: None,
             endless: false,
             broken: None,
         }
+    }
+
+    /// Sets the fence and, for an exclusive hold, the time of the grant. For backends that grant
+    /// fences of at least the µs since 1970.
+    pub fn set_fence_from_time(&mut self, fence: Option<Fence>) {
+        self.fence = fence;
+        let fence = fence.filter(|_| self.mode == Mode::Exclusive);
+        let granted = fence.map(|fence| UNIX_EPOCH + Duration::from_micros(fence.get()));
+        self.since = granted.filter(|granted| *granted <= SystemTime::now());
     }
 }
 

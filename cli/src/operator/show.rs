@@ -1,9 +1,12 @@
+use std::time::{Duration, SystemTime};
+
 use lockwright::Locks;
 use lockwright::operator::{Holder, Inspection};
 
 use super::print_result;
 use super::table::table;
 use crate::json::inspection;
+use crate::rfc3339::rfc3339;
 use crate::run::holder_name;
 use crate::{Failure, duration, escape};
 
@@ -15,19 +18,20 @@ pub(super) async fn list(locks: &Locks, prefix: &str, json: bool) -> Result<u8, 
     let text = if names.is_empty() {
         "no lock is held\n".to_owned()
     } else {
-        table(["NAME", "MODE", "HELD BY", "FENCE", "LEFT", "WAITING"], &rows)
+        table(["NAME", "MODE", "HELD BY", "FENCE", "SINCE", "LEFT", "WAITING"], &rows)
     };
     print_result(json, &names.iter().map(inspection).collect::<Vec<_>>(), &text)?;
     Ok(0)
 }
 
-fn rows(seen: &Inspection) -> impl Iterator<Item = [String; 6]> {
+fn rows(seen: &Inspection) -> impl Iterator<Item = [String; 7]> {
     seen.holders.iter().map(|holder| {
         [
             escape(seen.name.as_str()),
             holder.mode.to_string(),
             holder_name(holder),
             holder.fence.map_or_else(String::new, |fence| fence.to_string()),
+            age(holder).map_or_else(String::new, duration::show_elapsed),
             left(holder),
             seen.waiters.map_or_else(String::new, |waiters| waiters.to_string()),
         ]
@@ -53,6 +57,9 @@ pub(super) fn describe(seen: &Inspection) -> String {
         if let Some(fence) = holder.fence {
             fact("fence", fence.to_string());
         }
+        if let (Some(since), Some(age)) = (holder.since, age(holder)) {
+            fact("since", format!("{} ({})", rfc3339(since), duration::show_elapsed(age)));
+        }
         fact("left", left(holder));
         if let Some(token) = holder.token {
             fact("token", token.to_string());
@@ -71,6 +78,11 @@ pub(super) fn describe(seen: &Inspection) -> String {
         fact("waiting", waiters.to_string());
     }
     text
+}
+
+/// Returns how long the hold has existed, if the server's grant time is known.
+pub(super) fn age(holder: &Holder) -> Option<Duration> {
+    SystemTime::now().duration_since(holder.since?).ok()
 }
 
 pub(super) fn left(holder: &Holder) -> String {

@@ -36,6 +36,19 @@ fn a_holder_is_shown_with_all_that_is_known() {
 }
 
 #[test]
+fn redis_shows_since_when_a_lock_is_held() {
+    let redis = Redis::start().unwrap();
+    let sandbox = Sandbox::at(&redis.url());
+    let _held = hold(&sandbox, "a");
+    let json = sandbox.output(["show", "--json", "a"]).json();
+    let micros = json["holders"][0]["fence"].as_u64().unwrap();
+    let since = json["holders"][0]["since"].as_str().unwrap();
+    let millis = format!(".{:03}Z", micros / 1_000 % 1_000);
+    assert!(since.starts_with("20") && since.ends_with(&millis), "{json}");
+    sandbox.output(["show", "a"]).exits(0).prints(since);
+}
+
+#[test]
 fn a_list_has_the_held_names_of_a_prefix() {
     let sandbox = Sandbox::new();
     let _held = ["orders/1", "orders/2", "stock"].map(|name| hold(&sandbox, name));

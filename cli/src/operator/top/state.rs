@@ -6,7 +6,7 @@ use lockwright::operator::Inspection;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use crate::operator::poller::{HoldKey, holds};
-use crate::operator::show::left;
+use crate::operator::show::{age, left};
 use crate::run::holder_name;
 use crate::{Failure, duration, escape};
 
@@ -43,15 +43,16 @@ pub(super) struct Row {
     /// The longest time left of all polls, as the TTL isn't known.
     longest: Duration,
     pub(super) waiters: Option<u64>,
-    first_seen: Instant,
-    /// True if the first poll had the hold, which can be older.
+    /// The time of the grant, or of the first poll that had the hold.
+    since: Instant,
+    /// True if the hold can be older, because its grant's time isn't known.
     is_older: bool,
 }
 
 impl Row {
     pub(super) fn since(&self, now: Instant) -> String {
         let mark = if self.is_older { ">" } else { "" };
-        format!("{mark}{}", duration::show_elapsed(now.saturating_duration_since(self.first_seen)))
+        format!("{mark}{}", duration::show_elapsed(now.saturating_duration_since(self.since)))
     }
 
     pub(super) fn left(&self) -> String {
@@ -72,6 +73,7 @@ impl TopScreen {
         for (key, seen, holder) in holds(&names) {
             let remaining = holder.remaining.unwrap_or_default();
             let old = old.remove(&key);
+            let granted = age(holder).and_then(|age| now.checked_sub(age));
             let row = Row {
                 name: escape(seen.name.as_str()),
                 holder: holder_name(holder),
@@ -79,8 +81,8 @@ impl TopScreen {
                 remaining: holder.remaining,
                 longest: old.as_ref().map_or(remaining, |old| old.longest.max(remaining)),
                 waiters: seen.waiters,
-                first_seen: old.as_ref().map_or(now, |old| old.first_seen),
-                is_older: old.map_or(!self.has_read, |old| old.is_older),
+                since: granted.or(old.as_ref().map(|old| old.since)).unwrap_or(now),
+                is_older: granted.is_none() && old.map_or(!self.has_read, |old| old.is_older),
             };
             self.rows.insert(key, row);
         }
@@ -161,6 +163,8 @@ impl TopScreen {
 #[cfg(test)]
 pub(super) mod tests {
     use lockwright::operator::Holder;
+    use std::time::SystemTime;
+
     use lockwright::{LockName, Token};
 
     use super::*;
@@ -263,6 +267,16 @@ pub(super) mod tests {
         let rows = state.screen(9);
         let since: Vec<_> = rows.iter().map(|row| row.since(after(15))).collect();
         assert_eq!(since, [">15 s", "5 s"]);
+    }
+
+    #[test]
+    fn known_time_of_the_grant_is_shown() {
+        let mut state = TopScreen::default();
+        let mut seen = seen("a", Some(30), 0);
+        seen.holders[0].since = SystemTime::now().checked_sub(Duration::from_secs(120));
+        let now = Instant::now();
+        state.update(Ok(vec![seen]), now);
+        assert_eq!(state.screen(9)[0].since(now), "2 min");
     }
 
     #[test]

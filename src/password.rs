@@ -26,10 +26,11 @@ impl Config {
                 std::fs::read_to_string(file).map_err(|error| error.to_string()),
             ),
             (None, Some(name)) => (
-                format!("password_env = {name:?}"),
+                // The value isn't quoted: by mistake, it may be the password.
+                "password_env".to_owned(),
                 std::env::var_os(name)
-                    .ok_or("the variable isn't set")
-                    .and_then(|text| text.into_string().map_err(|_| "the variable isn't UTF-8"))
+                    .ok_or("the variable that it names isn't set")
+                    .and_then(|text| text.into_string().map_err(|_| "the variable that it names isn't UTF-8"))
                     .map_err(str::to_owned),
             ),
         };

@@ -50,6 +50,7 @@ struct State {
     delayed: usize,
     keeping: Option<usize>,
     kept_requests: usize,
+    forwarded_requests: usize,
     /// Connections with a lower number than this lose all data.
     silenced: usize,
 }
@@ -132,6 +133,11 @@ impl Proxy {
 
     pub fn kept_requests(&self) -> usize {
         self.shared.state().kept_requests
+    }
+
+    /// Counts the pieces of requests that the server's sockets have received.
+    pub fn forwarded_requests(&self) -> usize {
+        self.shared.state().forwarded_requests
     }
 
     /// Returns `false` after [`wait::LIMIT`].
@@ -289,6 +295,7 @@ impl Shared {
             if to.write_all(&buffer[..read]).is_err() {
                 break;
             }
+            self.state().forwarded_requests += usize::from(!is_answer);
         }
         // After dropped data, `to` stays open, because TCP reports no end after a gap.
         if !has_lost {

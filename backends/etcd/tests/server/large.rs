@@ -10,8 +10,8 @@ use lockwright_testbed::proxy::Traffic;
 use tokio::time::{sleep, timeout};
 
 use crate::common::{
-    Cluster, FOR_EVER, LIMIT, busy, claim, connect, grant, grant_next, name, one_server, released,
-    server_and_client, server_and_proxy,
+    Cluster, FOR_EVER, LIMIT, busy, claim, connect, eventually, grant, grant_next, name,
+    one_server, released, server_and_client, server_and_proxy,
 };
 
 /// The number of large values, which together exceed the client's limit of 4 MiB per response.
@@ -159,9 +159,11 @@ async fn a_queue_is_read_as_it_was_at_one_moment() {
     let delay = Duration::from_millis(500);
     proxy.set(Traffic::Delay(delay));
     let asked = name("long");
+    let ranges = || cluster.members[0].metric("etcd_mvcc_range_total");
+    let before = ranges();
     let (inspection, ()) = tokio::join!(etcd.inspect(&asked), async {
-        // After this time, the first page is in flight.
-        sleep(delay * 2).await;
+        // Wait until the server has read the first page.
+        eventually(async || (ranges() > before).then_some(())).await;
         // One transaction put these keys, so all have the second-oldest revision.
         let second =
             TxnOp::delete("lockwright/long/0000", Some(DeleteOptions::new().with_prefix()));

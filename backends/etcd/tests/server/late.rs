@@ -55,6 +55,7 @@ async fn a_request_that_was_overtaken_by_its_end_is_kept_out() {
         assert!(matches!(ended, ReleaseOutcome::Released | ReleaseOutcome::NotHeld));
         assert!(late.tombstones() > 0);
         fails(etcd.acquire(&lost, wait).await, ErrorKind::Lost(Reason::Gone));
+        // During this time, the late request must not take effect.
         sleep(Duration::from_millis(300)).await;
         assert!(etcd.inspect(&name("orders")).await.unwrap().holders.is_empty());
         released(&etcd, &other, ReleaseMode::Plain).await;

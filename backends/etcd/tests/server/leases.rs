@@ -33,16 +33,13 @@ async fn a_lease_that_ran_out_during_the_wait_grants_nothing() {
         operator.release(&holds, ReleaseMode::Plain).await.unwrap();
         let first = holder(&operator).await.unwrap();
         cluster.members[0].freeze();
+        // The lease expires.
         sleep(SHORT).await;
         let sent = Instant::now();
-        let asking = tokio::spawn(async move {
-            let attempt = waiter.acquire(&waits, FOR_EVER).await.unwrap();
-            (attempt, waiter, waits)
-        });
-        // Let the request reach the member before it thaws.
-        sleep(Duration::from_millis(300)).await;
-        cluster.members[0].thaw();
-        let (attempt, waiter, waits) = asking.await.unwrap();
+        // `join!` polls the acquire first, so it begins before the thaw.
+        let thaw = async { cluster.members[0].thaw() };
+        let (attempt, ()) = tokio::join!(waiter.acquire(&waits, FOR_EVER), thaw);
+        let attempt = attempt.unwrap();
         let AcquireOutcome::Granted(granted) = attempt else { panic!("{attempt:?}") };
         shown += usize::from(granted.fence != first);
         let valid = granted.valid.unwrap_or(SHORT);

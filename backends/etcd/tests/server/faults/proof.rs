@@ -1,6 +1,5 @@
 //! Tests that a renewal counts only if the client proves that the lease is alive.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_core::{
@@ -10,7 +9,7 @@ use lockwright_testbed::etcd::{Member, Version};
 use lockwright_testbed::proxy::{Proxy, Traffic};
 use tokio::time::{sleep, timeout};
 
-use super::{VERSIONS, cut_others, elected, now, start, url_of};
+use super::{VERSIONS, cut_others, elected, now, start};
 use crate::common::{busy, claim_for, eventually, grant, server_and_client, stubborn};
 
 /// How long a request to a paused member may take.
@@ -28,10 +27,11 @@ async fn a_leader_that_was_replaced_proves_nothing() {
 async fn replaced_leader_proves_nothing(version: Version) {
     let cluster = start(version);
     let old = cluster.leader().unwrap();
-    let etcd = stubborn(&url_of(&cluster, old), STANDSTILL).await;
+    let proxy = Proxy::start(cluster.members[old].address()).unwrap();
+    let etcd = stubborn(&cluster.url_through([proxy.port()]), STANDSTILL).await;
     let claim = claim_for("orders", Duration::from_secs(30));
     grant(&etcd, &claim).await;
-    let endpoint = cluster.members[old].endpoint();
+    let endpoint = format!("http://{}", proxy.address());
     let client = etcd_client::Client::connect([endpoint], None).await.unwrap();
     let lease = client.lease_client().grant(30, None).await.unwrap().id();
     let (mut keeper, mut answers) = client.lease_client().keep_alive(lease).await.unwrap();
@@ -39,13 +39,15 @@ async fn replaced_leader_proves_nothing(version: Version) {
     cluster.members[old].freeze();
     cluster.isolate(old);
     elected(&cluster, old);
+    let before = proxy.forwarded_requests();
     keeper.keep_alive().await.unwrap();
+    request_arrives_after(&proxy, before).await;
+    let before = proxy.forwarded_requests();
     let renewing = tokio::spawn(async move {
         let renewed = etcd.renew(&[Renew::of(&claim)]).await;
         (renewed, etcd)
     });
-    // Let the keep-alive and the renewal reach the member before it thaws.
-    sleep(Duration::from_millis(500)).await;
+    request_arrives_after(&proxy, before).await;
     cluster.members[old].thaw();
     let answer = timeout(STANDSTILL, answers.message()).await;
     let is_answered = matches!(answer, Ok(Ok(Some(answer))) if answer.ttl() > 0);
@@ -57,6 +59,11 @@ async fn replaced_leader_proves_nothing(version: Version) {
         Err(_) => {}
         Ok(renewals) => assert_eq!(renewals[0].outcome, RenewalOutcome::Indeterminate),
     }
+}
+
+/// Waits until the proxy has forwarded more than `before` pieces of requests.
+async fn request_arrives_after(proxy: &Proxy, before: usize) {
+    eventually(async || (proxy.forwarded_requests() > before).then_some(())).await;
 }
 
 /// A replaced leader answers a keep-alive, but doesn't renew the lease. If another member then
@@ -155,7 +162,7 @@ fn left_of_the_hold(member: &Member, fence: Fence) -> Duration {
 async fn a_grant_after_a_wait_is_on_a_lease_that_is_alive() {
     let ttl = Duration::from_secs(3);
     let (cluster, rival) = server_and_client().await;
-    let etcd = Arc::new(stubborn(&cluster.url(), STANDSTILL).await);
+    let etcd = stubborn(&cluster.url(), STANDSTILL).await;
     let mut highest = None;
     for round in 0..5 {
         let first = claim_for("orders", Duration::from_secs(60));
@@ -164,19 +171,15 @@ async fn a_grant_after_a_wait_is_on_a_lease_that_is_alive() {
         assert!(busy(&etcd, &waiting, Wait::Until(far())).await.queued);
         rival.release(&first, ReleaseMode::Plain).await.unwrap();
         cluster.members[0].freeze();
+        // The lease expires.
         sleep(ttl + Duration::from_millis(1_100)).await;
-        let asking = {
-            let (etcd, waiting) = (Arc::clone(&etcd), waiting.clone());
-            tokio::spawn(async move {
-                let sent = now();
-                (sent, etcd.acquire(&waiting, Wait::Until(far())).await)
-            })
-        };
-        sleep(Duration::from_millis(100)).await;
-        cluster.members[0].thaw();
-        let (sent, attempt) = match asking.await.unwrap() {
-            (sent, Ok(attempt)) => (sent, attempt),
-            (..) => {
+        let sent = now();
+        // `join!` polls the acquire first, so it begins before the thaw.
+        let thaw = async { cluster.members[0].thaw() };
+        let (attempt, ()) = tokio::join!(etcd.acquire(&waiting, Wait::Until(far())), thaw);
+        let (sent, attempt) = match attempt {
+            Ok(attempt) => (sent, attempt),
+            Err(_) => {
                 eventually(async || {
                     let sent = now();
                     Some((sent, etcd.acquire(&waiting, Wait::Until(far())).await.ok()?))

@@ -121,15 +121,18 @@ impl Dialect for MySql {
     const TABLES_APPEAR_AT_ONCE: bool = false;
     const NOW: &'static str = NOW;
 
-    const TEXTS: StatementTexts = statement_texts!(concat!(
-        include_str!("../../schema/mysql.sql"),
-        "\n",
-        include_str!("../../schema/mysql_session_lock.sql"),
-        "\n",
-        include_str!("../../schema/mysql_transaction.sql"),
-        "\n",
-        include_str!("../../schema/mysql_done.sql")
-    ));
+    const TEXTS: StatementTexts = StatementTexts {
+        shared_acquire: include_str!("queries/shared_acquire.sql"),
+        ..statement_texts!(concat!(
+            include_str!("../../schema/mysql.sql"),
+            "\n",
+            include_str!("../../schema/mysql_session_lock.sql"),
+            "\n",
+            include_str!("../../schema/mysql_transaction.sql"),
+            "\n",
+            include_str!("../../schema/mysql_done.sql")
+        ))
+    };
 
     fn backend(&self) -> &'static str {
         self.backend

@@ -94,8 +94,8 @@ async fn locked_row_of_a_reader_costs_no_other_reader_of_the_name() {
     drop(locking);
 }
 
-/// Rejected readers lock the name's row one after another, almost without a pause. The holder's
-/// renewals must still get the row.
+/// Readers are rejected almost without a pause. On PostgreSQL, they lock the name's row one after
+/// another. The holder's renewals must still get the row.
 #[tokio::test(flavor = "multi_thread")]
 async fn busy_row_is_renewed() {
     let server = options().start().unwrap();

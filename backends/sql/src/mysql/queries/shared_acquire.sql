@@ -1,3 +1,23 @@
+-- While the name is held in another mode, the claim is rejected without the row's lock. Otherwise,
+-- many such claims would delay the holder's renewals. A SELECT in SET would lock the row.
+BEGIN;
+
+-- Leaves the variable NULL if there is no such row.
+SELECT TRUE INTO @lockwright_blocked
+FROM {lease} WHERE name = :name AND token <> :kind AND expires > {now};
+
+INSERT INTO {lease}
+    (name, token, identity, mode, fence, fences, ttl, expires, updated, broken, tombstones, decided)
+SELECT :name, NULL, '', 'exclusive',
+       GREATEST(meta.floor, COALESCE(seen.fence + seen.fences - 1, 0)), 1, 0, 0, {now}, NULL, '', 0
+FROM {meta} AS meta
+LEFT JOIN {lease} AS seen ON seen.name = :name
+WHERE @lockwright_blocked IS NULL
+-- Changes no existing row, but locks it.
+ON DUPLICATE KEY UPDATE decided = {lease}.decided;
+
+SET @lockwright_now = {now};
+
 SELECT lease.fence, lease.fences,
        COALESCE(lease.token IS NOT NULL AND lease.expires > @lockwright_now, FALSE),
        COALESCE(lease.token IS NOT NULL AND lease.mode = :mode AND lease.expires > @lockwright_now, FALSE),
@@ -9,24 +29,24 @@ FROM {lease} AS lease WHERE lease.name = :name;
 SELECT COALESCE(SUM(IF(mode <> 'exclusive', permits, 0)), 0),
        MIN(IF(mode <> 'exclusive', expires, NULL)),
        MAX(IF(mode = 'exclusive' AND fence = @lockwright_fence, expires, NULL)),
-       COALESCE(MAX(mode <> 'exclusive' AND token = :token), 0),
+       COALESCE(MAX(mode <> 'exclusive' AND token = :token), 0)
+           AND @lockwright_ours AND NOT @lockwright_buried,
        COALESCE(MAX(mode <> 'exclusive' AND token = :token AND broken IS NOT NULL), 0)
 INTO @lockwright_taken, @lockwright_first_end, @lockwright_writer_until, @lockwright_own,
      @lockwright_broken
 FROM {shared_holder} WHERE name = :name AND expires > @lockwright_now;
 
-SET @lockwright_own = @lockwright_own AND @lockwright_ours AND NOT @lockwright_buried;
-
 -- The effect: 2 a new hold, 1 a renewal of the token's own hold, 0 none.
 SET @lockwright_does = CASE
-    WHEN @lockwright_buried THEN 0
+    -- Without the row's lock, another client may change what the statements above have read.
+    WHEN @lockwright_blocked OR @lockwright_buried THEN 0
     WHEN @lockwright_own THEN IF(@lockwright_broken, 0, 1)
     WHEN @lockwright_live AND NOT @lockwright_ours THEN 0
     WHEN :size = 0 AND @lockwright_writer_until IS NOT NULL THEN 0
     WHEN :size > 0 AND @lockwright_taken + :permits > :size THEN 0
     ELSE 2 END;
 
-SET @lockwright_fence = IF(
+SET @lockwright_blocked = NULL, @lockwright_fence = IF(
     @lockwright_does < 2 OR (@lockwright_ours AND :size = 0), @lockwright_fence,
     GREATEST(@lockwright_fence + @lockwright_fences, (SELECT floor + 1 FROM {meta}), @lockwright_now));
 

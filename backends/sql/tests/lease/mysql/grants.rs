@@ -20,6 +20,16 @@ async fn an_error_after_the_grant_is_indeterminate() {
     backend.release(&held, ReleaseMode::Reconcile).await.unwrap();
 }
 
+/// Many rejected readers must not delay the holder's renewals, which lock the same row.
+#[tokio::test]
+async fn blocked_reader_needs_no_row_lock() {
+    let (server, backend) = start().await;
+    let _held = hold(&backend, "x").await;
+    let _row = lock_lease(&server, "x").await;
+    let outcome = backend.try_acquire(&reader("x", LIMIT)).await;
+    assert!(matches!(outcome, Ok(AcquireOutcome::Busy(_))), "{outcome:?}");
+}
+
 #[tokio::test]
 async fn grant_is_committed_for_each_completion_type() {
     let (server, _) = start().await;

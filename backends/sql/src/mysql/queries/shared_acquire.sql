@@ -2,9 +2,9 @@
 -- many such claims would delay the holder's renewals. A SELECT in SET would lock the row.
 BEGIN;
 
--- Leaves the variable NULL if there is no such row.
-SELECT TRUE INTO @lockwright_blocked
-FROM {lease} WHERE name = :name AND token <> :kind AND expires > {now};
+-- NULL if there is no such row.
+SELECT MAX(TRUE) INTO @lockwright_blocked
+FROM {lease} WHERE name = :name AND token IS NOT NULL AND mode <> :mode AND expires > {now};
 
 INSERT INTO {lease}
     (name, token, identity, mode, fence, fences, ttl, expires, updated, broken, tombstones, decided)
@@ -46,7 +46,7 @@ SET @lockwright_does = CASE
     WHEN :size > 0 AND @lockwright_taken + :permits > :size THEN 0
     ELSE 2 END;
 
-SET @lockwright_blocked = NULL, @lockwright_fence = IF(
+SET @lockwright_fence = IF(
     @lockwright_does < 2 OR (@lockwright_ours AND :size = 0), @lockwright_fence,
     GREATEST(@lockwright_fence + @lockwright_fences, (SELECT floor + 1 FROM {meta}), @lockwright_now));
 

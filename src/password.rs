@@ -30,7 +30,9 @@ impl Config {
                 "password_env".to_owned(),
                 std::env::var_os(name)
                     .ok_or("the variable that it names isn't set")
-                    .and_then(|text| text.into_string().map_err(|_| "the variable that it names isn't UTF-8"))
+                    .and_then(|text| {
+                        text.into_string().map_err(|_| "the variable that it names isn't UTF-8")
+                    })
                     .map_err(str::to_owned),
             ),
         };

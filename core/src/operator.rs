@@ -17,8 +17,9 @@ pub struct Holder {
     pub mode: Mode,
     /// The hold's first fence, if known. After a hand-over, its guard's is larger.
     pub fence: Option<Fence>,
-    /// The time of the grant by the server's clock, if known. If the name's fences were ahead of
-    /// that clock, the grant was earlier.
+    /// The time of an exclusive grant by the server's clock, to about a second, if known. If the
+    /// name's fences were ahead of that clock, the grant was earlier. A time in the future of this
+    /// machine's clock isn't shown.
     #[serde(default)]
     pub since: Option<SystemTime>,
     /// The time until expiry; `None` if unknown, or if the hold never expires.
@@ -50,7 +51,8 @@ impl Holder {
     pub fn set_fence_from_time(&mut self, fence: Option<Fence>) {
         self.fence = fence;
         let fence = fence.filter(|_| self.mode == Mode::Exclusive);
-        let granted = fence.map(|fence| UNIX_EPOCH + Duration::from_micros(fence.get()));
+        let time = |fence: Fence| UNIX_EPOCH.checked_add(Duration::from_micros(fence.get()));
+        let granted = fence.and_then(time);
         self.since = granted.filter(|granted| *granted <= SystemTime::now());
     }
 }

@@ -99,6 +99,8 @@ fn merge(fleet: &Fleet, name: LockName, shown: &[&Inspection]) -> Inspection {
     let last = holders[fleet.quorum.min(holders.len()) - 1];
     let mut holder = last.clone();
     holder.fence = holders.iter().filter_map(|holder| holder.fence).max();
+    // A node's fence is by the clock of the client.
+    holder.since = None;
     holder.broken = holders.iter().find_map(|holder| holder.broken.clone());
     merged.holders.push(holder);
     merged

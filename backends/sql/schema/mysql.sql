@@ -51,7 +51,7 @@ CREATE TABLE IF NOT EXISTS {shared_holder} (
     token    VARCHAR(32) NOT NULL,
     identity TEXT NOT NULL,
     mode     VARCHAR(16) NOT NULL,
-    -- The permits and the semaphore's size, or 0 for readers and writers.
+    -- The permits and the size that the holder gave, or 0 for readers and writers.
     permits  BIGINT NOT NULL,
     size     BIGINT NOT NULL,
     -- The readers' common fence, a permit holder's unique number, or, for a waiting writer, the

@@ -54,7 +54,7 @@ CREATE TABLE IF NOT EXISTS {shared_holder} (
     token    text COLLATE "C" NOT NULL,
     identity text NOT NULL,
     mode     text NOT NULL,
-    -- The permits and the semaphore's size, or 0 for readers and writers.
+    -- The permits and the size that the holder gave, or 0 for readers and writers.
     permits  bigint NOT NULL,
     size     bigint NOT NULL,
     -- The readers' common fence, a permit holder's unique number, or, for a waiting writer, the

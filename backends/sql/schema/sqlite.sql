@@ -60,7 +60,7 @@ CREATE TABLE lockwright_shared_holder (
     token      TEXT    NOT NULL,
     identity   TEXT    NOT NULL,
     mode       TEXT    NOT NULL,
-    -- The permits and the semaphore's size, or 0 for readers and writers.
+    -- The permits and the size that the holder gave, or 0 for readers and writers.
     permits    INTEGER NOT NULL,
     size       INTEGER NOT NULL,
     -- For the name's readers, their common fence. For a permit holder, a unique number. For a

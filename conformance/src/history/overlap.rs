@@ -12,7 +12,7 @@ pub(crate) fn check(holds: &[Hold], violations: &mut Vec<Violation>) {
         }
         let sharers = others.filter(|before| !before.excludes(hold)).copied();
         let sharers: Vec<&Hold> = sharers.chain([hold]).collect();
-        if let Some(of) = exceeded_size(&sharers, hold) {
+        if let Some(of) = exceeded_size(sharers.clone()) {
             let title = format!("more than {of} permits were valid at once");
             violations.push(together(Violation::new(Rule::TooManyPermits, title), &sharers));
         }
@@ -20,14 +20,22 @@ pub(crate) fn check(holds: &[Hold], violations: &mut Vec<Violation>) {
     }
 }
 
-/// Returns the size of the semaphore, if the `last` of the holds has more permits than it with the
-/// others. Holds that the server may have granted after it may have a larger size.
-fn exceeded_size(holds: &[&Hold], last: &Hold) -> Option<u32> {
-    let taken = holds.iter().filter_map(|hold| hold.permits()).map(|(count, _)| u64::from(count));
-    let may_be_last = |hold: &&&Hold| hold.granted >= last.asked;
-    let sizes = holds.iter().filter(may_be_last).filter_map(|hold| hold.permits());
-    let size = sizes.map(|(_, of)| of).max()?;
-    (taken.sum::<u64>() > size.into()).then_some(size)
+/// Returns a size that was exceeded, if the server can't have granted the holds in any order. Each
+/// hold's size limits its permits and those of the holds granted before it.
+fn exceeded_size(mut holds: Vec<&Hold>) -> Option<u32> {
+    loop {
+        // A hold granted before another was requested isn't the last.
+        let asked = holds.iter().map(|hold| hold.asked).max()?;
+        let counts = holds.iter().filter_map(|hold| hold.permits());
+        let taken: u64 = counts.map(|(count, _)| u64::from(count)).sum();
+        let sizes = holds.iter().enumerate().filter(|(_, hold)| hold.granted >= asked);
+        let sizes = sizes.filter_map(|(at, hold)| Some((hold.permits()?.1, at)));
+        let (size, last) = sizes.max()?;
+        if taken > size.into() {
+            return Some(size);
+        }
+        holds.swap_remove(last);
+    }
 }
 
 /// Adds to a violation its holds, and the time in which all were valid.

@@ -29,7 +29,7 @@ pub struct Violation {
 pub enum Rule {
     /// Two conflicting holds were valid at once.
     Overlap,
-    /// More permits were valid than the semaphore has.
+    /// More permits were valid than the size that their requests gave.
     TooManyPermits,
     /// Two holds had the same fence.
     SameFence,

@@ -4,8 +4,8 @@
 -- in `meta`:
 --   MODE FENCE SINCE IDENTITY
 -- After a break, the field `broken:TOKEN` of `meta` has the operator and the reason. While a lock
--- has shared or permit holders, its key contains a marker (value.lua). If the marker is missing, the lock's key was deleted, and these holders no
--- longer hold.
+-- has shared or permit holders, its key contains a marker (value.lua). If the marker is missing, the
+-- lock's key was deleted, and these holders no longer hold.
 --
 -- MODE is as in waiters.lua. SINCE is in µs, other times in ms.
 
@@ -58,7 +58,7 @@ local function holders_of(lock, fence, holders, meta, micros)
       for from = 1, #tokens, 1000 do
         for _, held in ipairs(call('HMGET', meta, unpack(tokens, from, math.min(from + 999, #tokens)))) do
           -- Without a record, assume that the holder has all permits.
-          taken = taken + ((held or ''):match('^(%d+)/') or of)
+          taken = taken + ((held or ''):match('^(%d+)/') or math.huge)
         end
       end
     end

@@ -72,6 +72,11 @@ fn each_request_has_its_own_size() {
     };
     late(9).is_clean();
     late(11).breaks_once(too_many);
+    // Either request of size 1 is granted after the other, whatever the one of size 3.
+    let first = Script::new().asks_for(0, "a", 1, "x", permits(1, 1)).granted(1, "a", 1, 1, 20);
+    let larger =
+        first.asks_for(2, "b", 2, "x", permits(1, 3)).asks_for(4, "c", 3, "x", permits(1, 1));
+    larger.granted(5, "b", 2, 2, 20).granted(6, "c", 3, 3, 20).breaks_once(too_many);
 }
 
 #[test]

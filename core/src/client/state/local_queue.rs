@@ -415,7 +415,8 @@ impl Shared {
 impl Taken {
     pub(super) fn pop_if(&mut self, may_pop: impl Fn(&Queued) -> bool) -> Option<Queued> {
         let queue = self.queue.as_mut()?;
-        let next = queue.pop_front_if(|next| may_pop(next))?;
+        queue.front().filter(|next| may_pop(next))?;
+        let next = queue.pop_front()?;
         if queue.is_empty() {
             self.queue = None;
         }

@@ -425,6 +425,20 @@ async fn waiter_without_notifications_keeps_its_place() {
     }
 }
 
+/// The smaller size of a waiter that has gone must not become the count of a holder without a record.
+#[tokio::test]
+async fn holder_without_a_record_has_all_permits_of_any_size() {
+    let (server, redis) = server_and_client().await;
+    let permits = |count, of| Claim { mode: Mode::Permits { count, of }, ..claim("a") };
+    grant(&redis, &permits(12, 12)).await;
+    server.command::<i64>(&["DEL", "lockwright:{a}:meta"]).unwrap();
+    let gone = connect(&server.url()).await;
+    busy(&gone, &permits(1, 1), FOR_EVER).await;
+    drop(gone);
+    eventually(|| async { (subscribed(&server) == 0).then_some(()) }).await;
+    busy(&redis, &permits(1, 12), Wait::No).await;
+}
+
 #[tokio::test]
 async fn holders_without_a_record_are_described() {
     let (server, redis) = server_and_client().await;

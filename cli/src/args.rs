@@ -123,8 +123,8 @@ pub(crate) enum Command {
     ///
     /// Keys: n, l and w sort by name, time left and waiters; r reverses the order; / filters by
     /// text, and Esc shows all again; the arrow and page keys scroll; q ends. SINCE is the time
-    /// since the grant or, if the server doesn't store it, since this command first saw the hold.
-    /// With `>`, the hold was there at the start.
+    /// since the grant. If that is unknown, it counts from the first poll with the hold; `>` then
+    /// marks a hold of the very first poll.
     Top(PollOptions),
 
     /// Show a lock's holders

@@ -1,6 +1,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Returns the time of day in UTC, with milliseconds. A time before 1970 is 1970.
+/// Formats a time as RFC 3339 in UTC, with milliseconds. A time before 1970 becomes the start of
+/// 1970.
 pub(crate) fn rfc3339(time: SystemTime) -> String {
     let since_1970 = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     let seconds = since_1970.as_secs();

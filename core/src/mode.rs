@@ -15,7 +15,7 @@ pub enum Mode {
     Permits {
         /// This claim's permits.
         count: u32,
-        /// The size of the semaphore for this claim: it is granted if the held permits, with its own,
+        /// The semaphore's size for this claim. The claim is granted if the held permits plus `count`
         /// are at most `of`.
         of: u32,
     },

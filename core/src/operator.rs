@@ -17,9 +17,9 @@ pub struct Holder {
     pub mode: Mode,
     /// The hold's first fence, if known. After a hand-over, its guard's is larger.
     pub fence: Option<Fence>,
-    /// The time of an exclusive grant by the server's clock, to about a second, if known. If the
-    /// name's fences were ahead of that clock, the grant was earlier. A time in the future of this
-    /// machine's clock isn't shown.
+    /// The time of an exclusive grant, by the server's clock, correct to about a second. It is too
+    /// late if the name's fences were ahead of that clock. `None` if it is unknown, or ahead of this
+    /// machine's clock.
     #[serde(default)]
     pub since: Option<SystemTime>,
     /// The time until expiry; `None` if unknown, or if the hold never expires.
@@ -46,9 +46,9 @@ impl Holder {
         }
     }
 
-    /// Sets the fence and, for an exclusive hold, the time of the grant. For backends that grant
-    /// fences of at least the µs since 1970.
-    pub fn set_fence_from_time(&mut self, fence: Option<Fence>) {
+    /// Sets the fence, and derives `since` from it if the mode is exclusive. Set the mode first. A
+    /// backend may call this only if its fences are the server's time in µs since 1970, or larger.
+    pub fn set_fence_and_since(&mut self, fence: Option<Fence>) {
         self.fence = fence;
         let fence = fence.filter(|_| self.mode == Mode::Exclusive);
         let time = |fence: Fence| UNIX_EPOCH.checked_add(Duration::from_micros(fence.get()));
@@ -78,8 +78,8 @@ impl Inspection {
     }
 
     /// Returns the number of free permits; `None` unless the name is in use as a semaphore. If its
-    /// holders gave different sizes, the largest counts. A request for the free permits can still
-    /// wait, if the first waiter needs more.
+    /// holders gave different sizes, the largest counts. A request for them can still wait: if
+    /// its own size is smaller, or if an earlier waiter can't be granted.
     pub fn free_permits(&self) -> Option<u32> {
         let permits = |holder: &Holder| match holder.mode {
             Mode::Permits { count, of } => Some((count, of)),

@@ -135,7 +135,7 @@ impl Proxy {
         self.shared.state().kept_requests
     }
 
-    /// Counts the pieces of requests that the server's sockets have received.
+    /// Returns the number of chunks of requests written to the server.
     pub fn forwarded_requests(&self) -> usize {
         self.shared.state().forwarded_requests
     }

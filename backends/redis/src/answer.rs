@@ -129,7 +129,7 @@ pub(crate) fn exclusive_holder(
             last.checked_add(1)?.checked_sub(fences)
         }),
     };
-    holder.set_fence_from_time(fence.map(Fence::new));
+    holder.set_fence_and_since(fence.map(Fence::new));
     let (text, note) = match rest.split_once('\n') {
         Some((text, note)) if is_broken => (text, note),
         _ => (rest, ""),

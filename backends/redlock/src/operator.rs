@@ -99,7 +99,7 @@ fn merge(fleet: &Fleet, name: LockName, shown: &[&Inspection]) -> Inspection {
     let last = holders[fleet.quorum.min(holders.len()) - 1];
     let mut holder = last.clone();
     holder.fence = holders.iter().filter_map(|holder| holder.fence).max();
-    // A node's fence is by the clock of the client.
+    // The client proposes the fence by its own clock, so the fence isn't the server's time.
     holder.since = None;
     holder.broken = holders.iter().find_map(|holder| holder.broken.clone());
     merged.holders.push(holder);

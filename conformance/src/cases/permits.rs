@@ -25,8 +25,8 @@ pub(super) const CASES: &[Case] = cases! { Permits:
     a_repeat_takes_no_second_permit [Permits]
         "a repeated claim is the same hold, and one release ends it";
     each_claim_has_its_own_size [Permits]
-        "a claim is granted if the held permits, with its own, are at most its own size";
-    a_larger_claim_waits_for_its_turn [Permits, Fifo]
+        "a claim is granted if the held permits plus its own don't exceed its size";
+    a_larger_size_waits_for_its_turn [Permits, Fifo]
         "a claim with a larger size waits behind one with a smaller size";
     a_semaphore_is_no_lock [Permits]
         "a name in use as a semaphore can't be a lock, or the reverse, and the error names the use";
@@ -252,7 +252,7 @@ async fn a_large_claim_is_not_overtaken(context: Context) -> Verdict {
     context.release(&next).await
 }
 
-async fn a_larger_claim_waits_for_its_turn(context: Context) -> Verdict {
+async fn a_larger_size_waits_for_its_turn(context: Context) -> Verdict {
     let one_of = |of| context.claim_as("x", Mode::Permits { count: 1, of });
     let (other, small, large) = (context.another().await?, one_of(1), one_of(OF));
     let first = context.taken(one_of(OF)).await?;

@@ -30,7 +30,8 @@ impl Hold {
             && self.who == other.who
     }
 
-    /// Returns whether the holds' modes exclude each other. Permits don't.
+    /// Returns whether the holds' modes exclude each other. Two readers don't, nor do permits,
+    /// whatever their sizes.
     pub fn excludes(&self, other: &Self) -> bool {
         excludes(self.mode, other.mode)
     }

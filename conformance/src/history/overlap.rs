@@ -20,11 +20,11 @@ pub(crate) fn check(holds: &[Hold], violations: &mut Vec<Violation>) {
     }
 }
 
-/// Returns a size that was exceeded, if the server can't have granted the holds in any order. Each
-/// hold's size limits its permits and those of the holds granted before it.
+/// Returns the exceeded size if no order of grants explains the holds. A hold's size limits its
+/// permits and those of the holds granted before it.
 fn exceeded_size(mut holds: Vec<&Hold>) -> Option<u32> {
     loop {
-        // A hold granted before another was requested isn't the last.
+        // The last grant can't have returned before another hold was requested.
         let asked = holds.iter().map(|hold| hold.asked).max()?;
         let counts = holds.iter().filter_map(|hold| hold.permits());
         let taken: u64 = counts.map(|(count, _)| u64::from(count)).sum();

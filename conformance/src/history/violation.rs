@@ -29,7 +29,7 @@ pub struct Violation {
 pub enum Rule {
     /// Two conflicting holds were valid at once.
     Overlap,
-    /// More permits were valid than the size that their requests gave.
+    /// More permits were valid at once than the requests' sizes allow.
     TooManyPermits,
     /// Two holds had the same fence.
     SameFence,

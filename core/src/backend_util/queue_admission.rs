@@ -64,7 +64,7 @@ pub fn admits(before: &[Mode], own: Mode) -> bool {
         Mode::Shared => before.iter().all(|mode| *mode == Mode::Shared),
         Mode::Permits { .. } => {
             let mut taken = 0;
-            before.iter().chain([&own]).all(|mode| takes_permits(&mut taken, *mode))
+            before.iter().chain([&own]).all(|mode| add_permits(&mut taken, *mode))
         }
     }
 }
@@ -75,7 +75,7 @@ pub fn holders(line: &[Mode]) -> usize {
     match line.first() {
         Some(Mode::Exclusive) => 1,
         Some(Mode::Shared) => line.iter().take_while(|mode| **mode == Mode::Shared).count(),
-        _ => line.iter().take_while(|mode| takes_permits(&mut taken, **mode)).count(),
+        _ => line.iter().take_while(|mode| add_permits(&mut taken, **mode)).count(),
     }
 }
 
@@ -92,9 +92,9 @@ pub fn blockers(before: &[Mode], own: Mode) -> std::ops::Range<usize> {
     }
 }
 
-/// Adds a claim's permits to those `taken` before it. Returns whether the claim is admitted if all
-/// before it are.
-fn takes_permits(taken: &mut u64, mode: Mode) -> bool {
+/// Adds a claim's permits to `taken`. Returns whether the claim is admitted, provided that all
+/// earlier claims are; false for a lock's claim.
+fn add_permits(taken: &mut u64, mode: Mode) -> bool {
     let Mode::Permits { count, of } = mode else { return false };
     *taken += u64::from(count);
     *taken <= u64::from(of)

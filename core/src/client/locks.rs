@@ -46,8 +46,7 @@ impl Locks {
 
     /// Returns a request for permits of a semaphore of size `of`.
     ///
-    /// It is granted if the held permits, with its own, are at most `of`. Other requests for the name
-    /// can have another size.
+    /// Requests for one name may give different sizes: see [`Mode::Permits`].
     pub fn semaphore(&self, name: impl AsRef<str>, of: u32) -> Request<Permit> {
         Request::new(self.shared(), name.as_ref(), Mode::Permits { count: 1, of })
     }

@@ -57,7 +57,7 @@ local function holders_of(lock, fence, holders, meta, micros)
       local tokens = call('ZRANGE', holders, 0, -1)
       for from = 1, #tokens, 1000 do
         for _, held in ipairs(call('HMGET', meta, unpack(tokens, from, math.min(from + 999, #tokens)))) do
-          -- Without a record, assume that the holder has all permits.
+          -- Without a record, the holder's count is unknown, so no further claim fits.
           taken = taken + ((held or ''):match('^(%d+)/') or math.huge)
         end
       end

@@ -79,7 +79,7 @@ impl<'r> Holding<'r> {
         let mut holder = Holder::new(self.token.and_then(|token| token.parse().ok()));
         holder.mode = self.mode;
         holder.identity = serde_json::from_str(self.identity).ok();
-        holder.set_fence_from_time(self.has_fence().then(|| Fence::new(self.fence)));
+        holder.set_fence_and_since(self.has_fence().then(|| Fence::new(self.fence)));
         holder.remaining = Some(self.remaining());
         holder.broken = self.broken.map(str::to_owned);
         holder

@@ -36,8 +36,8 @@ pub(super) struct Waiters {
 
 #[derive(Debug, Default)]
 struct Expected {
-    /// Until when this process watches for each name's wake-ups, which waiters extend early, and the
-    /// largest size of a semaphore that a waiter gave.
+    /// The end of the watch for each name's wake-ups, which waiters extend early, and the largest
+    /// semaphore size in the waiters' claims.
     names: HashMap<LockName, (BootInstant, u32)>,
     watching: bool,
 }

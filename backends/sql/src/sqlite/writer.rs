@@ -43,7 +43,7 @@ pub(super) enum Request {
         prefix: String,
         after: Option<Cursor>,
     },
-    /// Names, and the largest size of a semaphore that their waiters gave.
+    /// Names, and the largest semaphore size in their waiters' claims.
     Held(Vec<(LockName, u32)>),
     Sweep(Duration),
     Examine,

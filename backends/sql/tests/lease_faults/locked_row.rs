@@ -94,7 +94,7 @@ async fn locked_row_of_a_reader_costs_no_other_reader_of_the_name() {
     drop(locking);
 }
 
-/// Readers are rejected almost without a pause. On PostgreSQL, they lock the name's row one after
+/// Rejected readers retry almost without a pause. On PostgreSQL, they lock the name's row one after
 /// another. The holder's renewals must still get the row.
 #[tokio::test(flavor = "multi_thread")]
 async fn busy_row_is_renewed() {

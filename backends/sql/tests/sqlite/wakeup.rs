@@ -69,9 +69,9 @@ async fn held_name_wakes_no_waiter() {
     assert!(events.try_recv().is_err());
 }
 
-/// The waiter's size decides, even if it is larger than the sizes of the remaining holders.
+/// Even if its size is larger than the remaining holders' sizes.
 #[tokio::test]
-async fn waiter_is_woken_if_its_own_size_has_room() {
+async fn waiter_is_woken_if_the_permits_fit_its_own_size() {
     let permit_of = |of| Claim { mode: Mode::Permits { count: 1, of }, ..claim_for("x", LONG) };
     let place = Place::new();
     let (here, there) = (place.open().await, place.open().await);

@@ -45,7 +45,7 @@ pub(super) struct Row {
     pub(super) waiters: Option<u64>,
     /// The time of the grant, or of the first poll that had the hold.
     since: Instant,
-    /// True if the hold can be older, because its grant's time isn't known.
+    /// True if the time of the grant is unknown, and the first poll had the hold.
     is_older: bool,
 }
 

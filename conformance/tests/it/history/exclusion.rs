@@ -64,7 +64,7 @@ fn each_request_has_its_own_size() {
     one.clone().holds("b", 2, 2, permits(1, 2), (15, 25)).is_clean();
     let too_many = "more than 1 permits were valid at once";
     one.clone().holds("b", 2, 2, permits(1, 1), (15, 25)).breaks_once(too_many);
-    // The server may have granted the request of size 1 first, if it was sent before 10.
+    // If the request of size 1 was sent before instant 10, the server may have granted it first.
     let late = |asked| {
         let script = Script::new().holds("a", 1, 1, permits(1, 3), (10, 20));
         let asks = script.asks_for(asked, "b", 2, "x", permits(1, 1));
@@ -72,7 +72,8 @@ fn each_request_has_its_own_size() {
     };
     late(9).is_clean();
     late(11).breaks_once(too_many);
-    // Either request of size 1 is granted after the other, whatever the one of size 3.
+    // One request of size 1 was granted after the other, so two permits exceed its size. The request
+    // of size 3 doesn't matter.
     let first = Script::new().asks_for(0, "a", 1, "x", permits(1, 1)).granted(1, "a", 1, 1, 20);
     let larger =
         first.asks_for(2, "b", 2, "x", permits(1, 3)).asks_for(4, "c", 3, "x", permits(1, 1));

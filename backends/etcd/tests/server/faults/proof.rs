@@ -41,13 +41,13 @@ async fn replaced_leader_proves_nothing(version: Version) {
     elected(&cluster, old);
     let before = proxy.forwarded_requests();
     keeper.keep_alive().await.unwrap();
-    request_arrives_after(&proxy, before).await;
+    wait_for_forwarded_request(&proxy, before).await;
     let before = proxy.forwarded_requests();
     let renewing = tokio::spawn(async move {
         let renewed = etcd.renew(&[Renew::of(&claim)]).await;
         (renewed, etcd)
     });
-    request_arrives_after(&proxy, before).await;
+    wait_for_forwarded_request(&proxy, before).await;
     cluster.members[old].thaw();
     let answer = timeout(STANDSTILL, answers.message()).await;
     let is_answered = matches!(answer, Ok(Ok(Some(answer))) if answer.ttl() > 0);
@@ -61,8 +61,8 @@ async fn replaced_leader_proves_nothing(version: Version) {
     }
 }
 
-/// Waits until the proxy has forwarded more than `before` pieces of requests.
-async fn request_arrives_after(proxy: &Proxy, before: usize) {
+/// Waits until the proxy has forwarded more than `before` chunks of requests.
+async fn wait_for_forwarded_request(proxy: &Proxy, before: usize) {
     eventually(async || (proxy.forwarded_requests() > before).then_some(())).await;
 }
 

@@ -1,8 +1,9 @@
--- While the name is held in another mode, the claim is rejected without the row's lock. Otherwise,
--- many such claims would delay the holder's renewals. A SELECT in SET would lock the row.
+-- Grants a reader's hold or permits, or renews the token's own hold. If a hold of another mode is
+-- live, rejects the claim without locking the row: many locks would delay the holder's renewals.
+-- `SELECT ... INTO` reads without a lock; a subquery in SET would lock the row.
 BEGIN;
 
--- NULL if there is no such row.
+-- NULL unless a hold of another mode is live.
 SELECT MAX(TRUE) INTO @lockwright_blocked
 FROM {lease} WHERE name = :name AND token IS NOT NULL AND mode <> :mode AND expires > {now};
 
@@ -38,7 +39,7 @@ FROM {shared_holder} WHERE name = :name AND expires > @lockwright_now;
 
 -- The effect: 2 a new hold, 1 a renewal of the token's own hold, 0 none.
 SET @lockwright_does = CASE
-    -- Without the row's lock, another client may change what the statements above have read.
+    -- A blocked claim hasn't locked the row, so the values read above may be inconsistent.
     WHEN @lockwright_blocked OR @lockwright_buried THEN 0
     WHEN @lockwright_own THEN IF(@lockwright_broken, 0, 1)
     WHEN @lockwright_live AND NOT @lockwright_ours THEN 0

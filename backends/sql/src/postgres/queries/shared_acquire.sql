@@ -1,6 +1,6 @@
 -- Grants a reader's hold or permits, renews the token's own hold, or records a waiter. Runs after
 -- `shared_lock`. :kind is the token in the name's row: `readers` or `semaphore of N`, where N is the
--- size that the latest holder gave. Returns the columns of `acquire`, the permits and their size.
+-- size that the latest holder gave. Returns the columns of `acquire`, then `permits` and `size`.
 WITH seen AS MATERIALIZED (
     SELECT lease.*, now, coalesce(lease.token IS NOT NULL AND lease.expires > now, false) AS live,
            coalesce(lease.token IS NOT NULL AND lease.mode = :mode AND lease.expires > now, false) AS ours

@@ -148,6 +148,12 @@ impl Config {
         };
         let unmet = self.require.iter().filter_map(|it| it.check(&profile).err());
         let mut problems: Vec<_> = unmet.map(|error| ("require", error)).collect();
+        let prefixes = self.prefix.values().filter_map(|prefix| Some(("prefix", prefix.ttl?)));
+        for (key, ttl) in self.ttl.map(|ttl| ("ttl", ttl)).into_iter().chain(prefixes) {
+            if let Err(error) = profile.check_ttl("a TTL", ttl) {
+                problems.push((key, error));
+            }
+        }
         let is_warm = |prefix: &PrefixOptions| prefix.keep_warm.is_some();
         for (key, is_set) in
             [("keep_warm", self.keep_warm.is_some()), ("prefix", self.prefix.values().any(is_warm))]

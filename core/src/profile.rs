@@ -65,7 +65,11 @@ impl Profile {
         *self.ttl.start()..=Self::LONGEST_TTL.min(*self.ttl.end())
     }
 
-    pub(crate) fn check_ttl(&self, what: &str, ttl: Duration) -> Result<()> {
+    /// Checks that the backend takes this TTL, which the error calls `what`.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput), with the range.
+    pub fn check_ttl(&self, what: &str, ttl: Duration) -> Result<()> {
         let range = self.ttl_range();
         if range.contains(&ttl) {
             return Ok(());

@@ -196,6 +196,10 @@ fn check_reports_each_problem_without_connecting() {
         ("url = \"sqlite:x?typo=1\"\n", &["error: url: "]),
         ("ttl = \"7s\"\n", &["missing field `url`"]),
         ("url = [\"redis://:hush@h/\"]\n", &["***"]),
+        (
+            "url = \"sqlite:x\"\nttl = \"20ms\"\n[prefix.\"jobs/\"]\nttl = \"99d\"\n",
+            &["ttl: a TTL of 20ms", "prefix: a TTL of 99"],
+        ),
         ("url = \"memory:\"\n", &["locks nothing between commands"]),
         ("url = \"redis://h/\"\npassword_file = \"/no\"\n", &["password_file: ", "No such file"]),
         (

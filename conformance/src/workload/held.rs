@@ -99,11 +99,16 @@ impl Holding {
 
     /// Records a new deadline or a loss, and returns whether the hold is valid.
     pub(crate) fn is_valid(&self) -> bool {
-        match self.held.check() {
-            Ok(()) => self.record.renewed(self.held.deadline()),
-            Err(error) => self.record.lost(error.lost_reason().unwrap_or(Reason::Gone)),
+        let mut checked = self.held.check();
+        if checked.is_ok() {
+            self.record.renewed(self.held.deadline());
+            // The process may have been stopped since.
+            checked = self.held.check();
         }
-        self.held.check().is_ok()
+        if let Err(error) = &checked {
+            self.record.lost(error.lost_reason().unwrap_or(Reason::Gone));
+        }
+        checked.is_ok()
     }
 
     pub(crate) fn end(self) -> Held {

@@ -1,5 +1,5 @@
 use lockwright_core::{Result, redact};
-use sqlx::postgres::{PgConnectOptions, PgPool};
+use sqlx::postgres::PgConnectOptions;
 
 use super::dialect::Postgresql;
 use crate::server::config::{self, Common};
@@ -15,7 +15,6 @@ const OF_SQLX: &str = "sslmode, ssl-mode, sslrootcert, ssl-root-cert, ssl-ca, ss
 #[must_use = "nothing is connected before `connect`"]
 pub struct Config {
     pub(super) server: PgConnectOptions,
-    pub(super) pool: Option<PgPool>,
     shown: String,
     pub(super) common: Common,
 }
@@ -47,9 +46,9 @@ impl Config {
 
     /// Creates settings from the driver's, such as `&pool.connect_options()`.
     ///
-    /// Lockwright opens its own connections, sets time limits in their sessions, and ends a session
-    /// whose answer is late. The pool's callbacks, such as `after_connect`, don't apply. To use the
-    /// pool's connections instead, see [`from_pool`](Self::from_pool).
+    /// Lockwright opens its own connections. It doesn't use the pool's, because it sets time limits
+    /// in its sessions, and ends a session whose answer is late. The pool's callbacks, such as
+    /// `after_connect`, don't apply.
     pub fn from_options(server: &PgConnectOptions) -> Self {
         tls::choose_provider();
         let server = match server.get_application_name() {
@@ -58,25 +57,7 @@ impl Config {
         };
         // PgBouncer rejects connections that set this parameter.
         let server = server.extra_float_digits(None);
-        let shown = server.get_host().to_owned();
-        Self { shown, server, pool: None, common: Common::default() }
-    }
-
-    /// Creates settings that use the connections of the program's pool, in the mode `lease` only.
-    ///
-    /// Each request takes a connection from the pool and returns it after the answer. Lockwright
-    /// changes no setting of a session, prepares no statement, and ends no session on the server.
-    /// It closes a connection whose answer is late. In return:
-    ///
-    /// - Waiters poll, at least every 100 ms, because the client can't listen for notifications:
-    ///   see [`Profile::wake_up`](lockwright_core::Profile).
-    /// - A request waits if the program uses all connections. If a renewal waits for too long, its
-    ///   hold is lost. Keep one connection of the pool free.
-    /// - A request whose answer is late is `Indeterminate`, and isn't repeated.
-    /// - The tables are found by the session's `search_path`, unless
-    ///   [`schema_name`](Self::schema_name) is set.
-    pub fn from_pool(pool: &PgPool) -> Self {
-        Self { pool: Some(pool.clone()), ..Self::from_options(&pool.connect_options()) }
+        Self { shown: server.get_host().to_owned(), server, common: Common::default() }
     }
 }
 

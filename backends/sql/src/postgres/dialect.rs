@@ -1,10 +1,8 @@
 use std::borrow::Cow;
-use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lockwright_core::{CredentialProvider, Finding, Result, Token};
-use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions, PgRow};
 use sqlx::{AssertSqlSafe, Column, ConnectOptions, Row as _, TypeInfo, ValueRef};
 
@@ -20,8 +18,6 @@ use crate::server::{
 #[derive(Clone)]
 pub(crate) struct Postgresql {
     pub(super) server: PgConnectOptions,
-    /// The program's pool: see [`Config::from_pool`].
-    pool: Option<PgPool>,
     pub(super) credentials: Option<CredentialProvider>,
     tables: Tables,
     backend: &'static str,
@@ -35,53 +31,16 @@ const SERVER: &str = "(extract(epoch FROM pg_postmaster_start_time()) * 1000000)
 pub(super) const MARK: &str = "current_setting('lockwright.mark', true)";
 
 pub(crate) struct Connection {
-    pub(super) driver: Driver,
-    /// SQL that sets each request's time limits in sessions that others use too. Statements aren't
-    /// prepared there.
+    pub(super) driver: PgConnection,
+    /// SQL that sets each request's time limits behind a pooler, where sessions change, so
+    /// statements aren't prepared.
     limits: Option<String>,
-}
-
-pub(super) enum Driver {
-    Own(PgConnection),
-    /// A connection of the program's pool. If dropped without a complete answer, it is closed.
-    OfPool(PoolConnection<sqlx::Postgres>, IsAnswered),
-}
-
-type IsAnswered = bool;
-
-impl Deref for Driver {
-    type Target = PgConnection;
-
-    fn deref(&self) -> &PgConnection {
-        match self {
-            Self::Own(driver) => driver,
-            Self::OfPool(driver, _) => driver,
-        }
-    }
-}
-
-impl DerefMut for Driver {
-    fn deref_mut(&mut self) -> &mut PgConnection {
-        match self {
-            Self::Own(driver) => driver,
-            Self::OfPool(driver, _) => driver,
-        }
-    }
-}
-
-impl Drop for Driver {
-    fn drop(&mut self) {
-        if let Self::OfPool(driver, false) = self {
-            driver.close_on_drop();
-        }
-    }
 }
 
 impl Postgresql {
     pub(super) fn new(config: &Config) -> Self {
         Self {
             server: config.server.clone().disable_statement_logging(),
-            pool: config.pool.clone(),
             credentials: config.common.credentials.clone(),
             tables: config.common.tables.clone(),
             backend: config.backend(),
@@ -126,10 +85,6 @@ impl Postgresql {
             Some(mark) => format!("coalesce({MARK} = '{mark}', false)"),
             None => "false".to_owned(),
         }
-    }
-
-    pub(super) fn has_programs_pool(&self) -> bool {
-        self.pool.is_some()
     }
 
     pub(super) fn is_for_leases(&self) -> bool {
@@ -179,16 +134,9 @@ impl Dialect for Postgresql {
     }
 
     async fn open(&self, limits: Limits) -> sqlx::Result<Opened<Connection>> {
-        let [lock, statement] = [limits.answer, limits.slow].map(below);
-        if let Some(pool) = &self.pool {
-            let limits = format!(
-                "SET LOCAL lock_timeout = {lock}; SET LOCAL statement_timeout = {statement}; "
-            );
-            let driver = Driver::OfPool(pool.acquire().await?, false);
-            return Ok((Connection { driver, limits: Some(limits) }, None));
-        }
         let opened = Instant::now();
         let mut driver = self.options().await?.connect().await?;
+        let [lock, statement] = [limits.answer, limits.slow].map(below);
         let is_direct = self.is_direct();
         let unset = |name: &str| format!("current_setting('{name}') = '0'");
         let set = |name: &str, to: u128| {
@@ -217,17 +165,7 @@ impl Dialect for Postgresql {
         let limits = session.is_none().then(|| {
             set_local(4, "lock_timeout", lock) + &set_local(5, "statement_timeout", statement)
         });
-        Ok((Connection { driver: Driver::Own(driver), limits }, session))
-    }
-
-    fn keeps(connection: &mut Connection) -> bool {
-        match &mut connection.driver {
-            Driver::Own(_) => true,
-            Driver::OfPool(_, is_answered) => {
-                *is_answered = true;
-                false
-            }
-        }
+        Ok((Connection { driver, limits }, session))
     }
 
     async fn end_sessions(

@@ -151,9 +151,6 @@ async fn tables(pool: &Pool<Postgresql>) -> Result<Vec<Finding>> {
 }
 
 async fn pooler(pool: &Arc<Pool<Postgresql>>) -> Result<Option<Finding>> {
-    if pool.dialect().has_programs_pool() {
-        return Ok(None);
-    }
     if !pooler::Server::look(pool).await?.is_direct {
         return Ok(Some(finding::note(
             "pooler",

@@ -31,7 +31,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_core::backend_util::Subscribers;
-use lockwright_core::{Clock, DistributedLock, Error, ErrorKind, Profile, Result, WakeUp};
+use lockwright_core::{Clock, DistributedLock, ErrorKind, Profile, Result, WakeUp};
 
 pub use crate::server::Mode;
 pub use config::Config;
@@ -82,13 +82,6 @@ impl Config {
     /// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): the server can't be reached.
     pub async fn connect(self) -> Result<Postgres> {
         let kind = self.common.mode.kind();
-        if kind.is_some() && self.pool.is_some() {
-            return Err(Error::invalid_config(
-                "this mode keeps connections for its holds; use the mode `lease`, or `from_options` \
-                 instead of `from_pool`",
-            )
-            .with_backend(self.backend()));
-        }
         // One session is reserved: in the lease mode for a listener, in the other modes for
         // connections without holds. Behind a pooler, which delivers no notifications, the lease
         // mode reserves none.
@@ -110,8 +103,7 @@ impl Config {
             .then(|| -> Box<dyn ReleaseListener> { Box::new(Listener::new(&pool, &waiters)) });
         if !is_direct {
             tracing::info!(
-                "a pooler, or the program's own pool, delivers no notifications, so waiters poll, at \
-                 least every {POLL:?}"
+                "a pooler blocks notifications, so waiters poll, at least every {POLL:?}"
             );
         }
         let backend = LeaseBackend::new(pool, profile_of(is_direct), waiters, listener, is_direct);
@@ -121,20 +113,19 @@ impl Config {
     async fn look(&self, listens_by_pooler: bool) -> Result<(Arc<Pool<Postgresql>>, Server)> {
         let (limits, sessions) = (self.common.limits(), self.common.sessions(true)?);
         let dialect = Postgresql::new(self);
-        if self.pool.is_none() {
-            let marked = Arc::new(Pool::new(dialect.clone().marked(), limits, sessions));
-            match Server::look(&marked).await {
-                Ok(look) => return Ok((marked, look)),
-                // A pooler may have rejected the mark (see pooler.rs). If not, the retry without a
-                // mark fails too.
-                Err(error) if error.kind() == ErrorKind::InvalidConfig => {}
-                Err(error) => return Err(error),
+        let marked = Arc::new(Pool::new(dialect.clone().marked(), limits, sessions));
+        match Server::look(&marked).await {
+            Ok(look) => Ok((marked, look)),
+            // A pooler may have rejected the mark (see pooler.rs). If not, the retry without a mark
+            // fails too.
+            Err(error) if error.kind() == ErrorKind::InvalidConfig => {
+                let sessions = self.common.sessions(listens_by_pooler)?;
+                let pool = Arc::new(Pool::new(dialect, limits, sessions));
+                let look = Server::look(&pool).await?;
+                Ok((pool, look))
             }
+            Err(error) => Err(error),
         }
-        let sessions = self.common.sessions(listens_by_pooler)?;
-        let pool = Arc::new(Pool::new(dialect, limits, sessions));
-        let look = Server::look(&pool).await?;
-        Ok((pool, look))
     }
 }
 

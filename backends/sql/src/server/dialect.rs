@@ -51,12 +51,6 @@ pub(crate) trait Dialect: Send + Sync + Sized + 'static {
         limits: Limits,
     ) -> impl Future<Output = sqlx::Result<Opened<Self::Connection>>> + Send;
 
-    /// Called after a complete answer, which may be an error. Returns false for a connection of the
-    /// program's own pool, which then returns there.
-    fn keeps(_connection: &mut Self::Connection) -> bool {
-        true
-    }
-
     /// Ends those of `sessions` that still exist, and returns their ids.
     fn end_sessions<'a>(
         &'a self,

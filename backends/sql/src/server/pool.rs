@@ -221,23 +221,19 @@ impl<D: Dialect> Pool<D> {
         let left = sending.until.saturating_duration_since(Deadline::now());
         let limit = sending.answer.min(if sending.again { left * 3 / 5 } else { left });
         taken.sent = Some(Instant::now());
-        let Some(Connected { connection: Some(connection), .. }) = &mut taken.connected else {
-            unreachable!("it is connected")
+        let answered = {
+            let Some(Connected { connection: Some(connection), .. }) = &mut taken.connected else {
+                unreachable!("it is connected")
+            };
+            let answer = self.dialect.execute(connection, sql, arguments);
+            tokio::time::timeout(limit, answer).await
         };
-        let answer = self.dialect.execute(connection, sql, arguments);
-        match tokio::time::timeout(limit, answer).await {
+        match answered {
             Ok(Ok(rows)) => {
-                if D::keeps(connection) {
-                    self.give_back(taken);
-                } else {
-                    taken.sent = None;
-                }
+                self.give_back(taken);
                 Ok(rows)
             }
             Ok(Err(cause)) => {
-                if matches!(cause, sqlx::Error::Database(_)) {
-                    D::keeps(connection);
-                }
                 let failure = errors::failed(cause, effect, &*self.dialect);
                 taken.sent = None;
                 if failure.lost {
@@ -393,9 +389,6 @@ impl<D: Dialect> Taken<'_, D> {
 
 impl<D: Dialect> Drop for Taken<'_, D> {
     fn drop(&mut self) {
-        // A connection of the program's pool returns by a task.
-        let runtime = self.runtime.clone();
-        let _entered = runtime.enter();
         if self.connected.is_some() && self.sent.is_some_and(|sent| sent.elapsed() > SILENCE) {
             self.pool.forget(self.generation, self.sent, &self.runtime);
         }

@@ -3,8 +3,10 @@
 -- `SELECT ... INTO` reads without a lock; a subquery in SET would lock the row.
 BEGIN;
 
--- NULL unless a hold of another mode is live.
-SELECT MAX(TRUE) INTO @lockwright_blocked
+-- Without such a hold, the SELECT assigns nothing. An aggregate would always assign a value, but the
+-- server reports that as a change, so that a later error would be `Indeterminate`.
+SET @lockwright_blocked = NULL;
+SELECT TRUE INTO @lockwright_blocked
 FROM {lease} WHERE name = :name AND token IS NOT NULL AND mode <> :mode AND expires > {now};
 
 INSERT INTO {lease}
@@ -31,7 +33,7 @@ SELECT COALESCE(SUM(IF(mode <> 'exclusive', permits, 0)), 0),
        MIN(IF(mode <> 'exclusive', expires, NULL)),
        MAX(IF(mode = 'exclusive' AND fence = @lockwright_fence, expires, NULL)),
        COALESCE(MAX(mode <> 'exclusive' AND token = :token), 0)
-           AND @lockwright_ours AND NOT @lockwright_buried,
+           AND @lockwright_ours AND NOT @lockwright_buried AND @lockwright_blocked IS NULL,
        COALESCE(MAX(mode <> 'exclusive' AND token = :token AND broken IS NOT NULL), 0)
 INTO @lockwright_taken, @lockwright_first_end, @lockwright_writer_until, @lockwright_own,
      @lockwright_broken

@@ -31,6 +31,15 @@ async fn blocked_reader_needs_no_row_lock() {
 }
 
 #[tokio::test]
+async fn reader_without_permission_is_denied() {
+    let (server, _) = start().await;
+    server.sql("REVOKE INSERT ON lockwright.* FROM lockwright@'%'").unwrap();
+    let backend = connect(&server.url()).await;
+    let refused = backend.try_acquire(&reader("x", LIMIT)).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Denied, "{refused}");
+}
+
+#[tokio::test]
 async fn grant_is_committed_for_each_completion_type() {
     let (server, _) = start().await;
     server.sql("SET GLOBAL completion_type = 'CHAIN'").unwrap();

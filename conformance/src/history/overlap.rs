@@ -10,11 +10,13 @@ pub(crate) fn check(holds: &[Hold], violations: &mut Vec<Violation>) {
             let violation = Violation::new(Rule::Overlap, "two holds were valid at once");
             violations.push(together(violation, &[before, hold]));
         }
-        let sharers = others.filter(|before| !before.excludes(hold)).copied();
-        let sharers: Vec<&Hold> = sharers.chain([hold]).collect();
-        if let Some(of) = exceeded_size(sharers.clone()) {
-            let title = format!("more than {of} permits were valid at once");
-            violations.push(together(Violation::new(Rule::TooManyPermits, title), &sharers));
+        if hold.permits().is_some() {
+            let sharers = others.filter(|before| !before.excludes(hold)).copied();
+            let sharers: Vec<&Hold> = sharers.chain([hold]).collect();
+            if let Some(of) = exceeded_size(sharers.clone()) {
+                let title = format!("more than {of} permits were valid at once");
+                violations.push(together(Violation::new(Rule::TooManyPermits, title), &sharers));
+            }
         }
         valid.push(hold);
     }

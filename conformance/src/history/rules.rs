@@ -3,8 +3,8 @@ use std::time::Duration;
 /// The rules for a run. By default, all apply except `longest_wait` and `loss_allowance`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rules {
-    /// Conflicting holds never overlap, and held permits never exceed the size
-    /// of the request that was granted last.
+    /// Conflicting holds never overlap, and held permits never exceed the size of the request that
+    /// was granted last.
     pub exclusion: bool,
     /// Only readers share a fence. A hold's fence is at least that of each hold granted before its
     /// request. With `exclusion`, an exclusive hold's fence is at least that of each exclusive hold

@@ -19,7 +19,7 @@ if answer then
   return answer
 end
 local kind = its.kind(token)
-if kind and kind ~= (mode:find('/', 1, true) and 'semaphore' or 'lock') then
+if kind and kind ~= kind_of(mode) then
   return { 'kind' }
 end
 

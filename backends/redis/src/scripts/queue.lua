@@ -1,3 +1,7 @@
+local function kind_of(mode)
+  return mode:find('/', 1, true) and 'semaphore' or 'lock'
+end
+
 -- The queue of one lock. queue_of() adds its functions to those of holders_of().
 local function queue_of(lock, fence, queue, holders, meta, micros, counted)
   local call, its = redis.call, holders_of(lock, fence, holders, meta, micros)
@@ -12,8 +16,7 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
     return true
   end
 
-  -- Returns how other clients use the name: 'lock', 'semaphore' or nil. Removes
-  -- expired waiters.
+  -- Returns how other clients use the name: 'lock', 'semaphore' or nil. Removes expired waiters.
   function its.kind(token)
     if its.value then
       return its.kind_of_marker == 'permits' and 'semaphore' or 'lock'
@@ -25,7 +28,7 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
       end
       local mode, live = parse_waiter(call('HGET', meta, first))
       if mode and live > now then
-        return mode:find('/', 1, true) and 'semaphore' or 'lock'
+        return kind_of(mode)
       end
       its.withdraw(first)
     end

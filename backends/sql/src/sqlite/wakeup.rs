@@ -93,6 +93,7 @@ impl Waiters {
         }
     }
 
+    /// Returns the names, and the largest semaphore size in their waiters' claims.
     fn names(&self) -> Vec<(LockName, u32)> {
         let expected = lock(&self.expected);
         expected.names.iter().map(|(name, (_, size))| (name.clone(), *size)).collect()

@@ -23,27 +23,12 @@ use super::wakeup::Waiters;
 #[derive(Debug)]
 pub(super) enum Request {
     Acquire(Acquire),
-    Swap {
-        from: Token,
-        to: Acquire,
-    },
+    Swap { from: Token, to: Acquire },
     Renew(Vec<Claim>),
-    Release {
-        claim: Claim,
-        tombstone: bool,
-    },
-    Break {
-        name: LockName,
-        seen: BreakTarget,
-        how: BreakMode,
-        broken: String,
-    },
+    Release { claim: Claim, tombstone: bool },
+    Break { name: LockName, seen: BreakTarget, how: BreakMode, broken: String },
     Inspect(LockName),
-    List {
-        prefix: String,
-        after: Option<Cursor>,
-    },
-    /// Names, and the largest semaphore size in their waiters' claims.
+    List { prefix: String, after: Option<Cursor> },
     Held(Vec<(LockName, u32)>),
     Sweep(Duration),
     Examine,

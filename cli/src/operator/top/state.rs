@@ -162,9 +162,9 @@ impl TopScreen {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use lockwright::operator::Holder;
     use std::time::SystemTime;
 
+    use lockwright::operator::Holder;
     use lockwright::{LockName, Token};
 
     use super::*;

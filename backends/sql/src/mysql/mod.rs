@@ -114,6 +114,10 @@ pub fn profile() -> Profile {
     lease::profile(LEASE, WakeUp::Poll, POLL)
 }
 
+fn lease_profile(_: &crate::server::config::Common) -> Profile {
+    profile()
+}
+
 const LEASE: &str = "mysql-lease";
 
 impl DistributedLock for Mysql {

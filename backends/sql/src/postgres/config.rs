@@ -1,5 +1,5 @@
 use lockwright_core::{Result, redact};
-use sqlx::postgres::PgConnectOptions;
+use sqlx::postgres::{PgConnectOptions, PgPool};
 
 use super::dialect::Postgresql;
 use crate::server::config::{self, Common};
@@ -15,6 +15,7 @@ const OF_SQLX: &str = "sslmode, ssl-mode, sslrootcert, ssl-root-cert, ssl-ca, ss
 #[must_use = "nothing is connected before `connect`"]
 pub struct Config {
     pub(super) server: PgConnectOptions,
+    pub(super) pool: Option<PgPool>,
     shown: String,
     pub(super) common: Common,
 }
@@ -46,9 +47,9 @@ impl Config {
 
     /// Creates settings from the driver's, such as `&pool.connect_options()`.
     ///
-    /// Lockwright opens its own connections. It doesn't use the pool's, because it sets time limits
-    /// in its sessions, and ends a session whose answer is late. The pool's callbacks, such as
-    /// `after_connect`, don't apply.
+    /// Lockwright opens its own connections, sets time limits in their sessions, and ends a session
+    /// whose answer is late. The pool's callbacks, such as `after_connect`, don't apply. To use the
+    /// pool's connections instead, see [`from_pool`](Self::from_pool).
     pub fn from_options(server: &PgConnectOptions) -> Self {
         tls::choose_provider();
         let server = match server.get_application_name() {
@@ -57,7 +58,31 @@ impl Config {
         };
         // PgBouncer rejects connections that set this parameter.
         let server = server.extra_float_digits(None);
-        Self { shown: server.get_host().to_owned(), server, common: Common::default() }
+        let shown = server.get_host().to_owned();
+        Self { shown, server, pool: None, common: Common::default() }
+    }
+
+    /// Creates settings that use the connections of the program's pool, in the mode `lease` only.
+    ///
+    /// Each request takes a connection from the pool and returns it after the answer. Lockwright
+    /// changes no setting of a session, prepares no statement, and ends no session on the server.
+    /// It closes a connection whose answer is late, or that has an open transaction. In return:
+    ///
+    /// - Waiters poll, at least every 100 ms, because the client can't listen for notifications:
+    ///   see [`Profile::wake_up`](lockwright_core::Profile).
+    /// - A request waits while the program uses all connections. If a renewal waits for too long,
+    ///   its hold is lost. Requests use at most 8 connections, and leave one of the pool's for
+    ///   renewals, unless the pool has only one.
+    /// - A request whose answer is late is `Indeterminate`, and isn't repeated.
+    /// - Without [`schema_name`](Self::schema_name), `connect` finds the tables by the search path
+    ///   of one session, or creates them in the first schema of that path.
+    /// - sqlx logs statements, with the tokens of holds, unless the pool's options have
+    ///   `disable_statement_logging`.
+    pub fn from_pool(pool: &PgPool) -> Self {
+        let most = pool.options().get_max_connections().try_into().unwrap_or(usize::MAX);
+        let mut this = Self::from_options(&pool.connect_options());
+        this.common.borrowed = Some(most);
+        Self { pool: Some(pool.clone()), ..this }
     }
 }
 

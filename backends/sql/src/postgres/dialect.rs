@@ -1,8 +1,10 @@
 use std::borrow::Cow;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lockwright_core::{CredentialProvider, Finding, Result, Token};
+use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions, PgRow};
 use sqlx::{AssertSqlSafe, Column, ConnectOptions, Row as _, TypeInfo, ValueRef};
 
@@ -18,6 +20,8 @@ use crate::server::{
 #[derive(Clone)]
 pub(crate) struct Postgresql {
     pub(super) server: PgConnectOptions,
+    /// The program's pool: see [`Config::from_pool`].
+    pool: Option<PgPool>,
     pub(super) credentials: Option<CredentialProvider>,
     tables: Tables,
     backend: &'static str,
@@ -31,16 +35,73 @@ const SERVER: &str = "(extract(epoch FROM pg_postmaster_start_time()) * 1000000)
 pub(super) const MARK: &str = "current_setting('lockwright.mark', true)";
 
 pub(crate) struct Connection {
-    pub(super) driver: PgConnection,
-    /// SQL that sets each request's time limits behind a pooler, where sessions change, so
-    /// statements aren't prepared.
+    pub(super) driver: Driver,
+    /// SQL that sets each request's time limits in sessions that others use too. Statements aren't
+    /// prepared there.
     limits: Option<String>,
+}
+
+pub(super) enum Driver {
+    Own(PgConnection),
+    /// A connection of the program's pool.
+    OfPool(PoolConnection<sqlx::Postgres>, IsReturned),
+}
+
+/// False to close the connection: an answer is missing, or a transaction was open.
+type IsReturned = bool;
+
+/// SQL that fails in a transaction that began with an earlier request: sqlx's pool may hand out a
+/// connection whose `BEGIN` was dropped, and a grant would end with the next `ROLLBACK`. It also
+/// replaces the session's default isolation level.
+const OWN_TRANSACTION: &str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; \
+                               SELECT WHERE 1 / (now() = statement_timestamp())::int = 0;";
+
+/// Returns whether [`OWN_TRANSACTION`] fails with this code.
+fn is_of_transaction(code: &str) -> bool {
+    matches!(code, "22012" | "25001" | "25P02")
+}
+
+impl Driver {
+    fn set_returned(&mut self, to: bool) {
+        if let Self::OfPool(_, is_returned) = self {
+            *is_returned = to;
+        }
+    }
+}
+
+impl Deref for Driver {
+    type Target = PgConnection;
+
+    fn deref(&self) -> &PgConnection {
+        match self {
+            Self::Own(driver) => driver,
+            Self::OfPool(driver, _) => driver,
+        }
+    }
+}
+
+impl DerefMut for Driver {
+    fn deref_mut(&mut self) -> &mut PgConnection {
+        match self {
+            Self::Own(driver) => driver,
+            Self::OfPool(driver, _) => driver,
+        }
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        if let Self::OfPool(driver, false) = self {
+            driver.close_on_drop();
+        }
+    }
 }
 
 impl Postgresql {
     pub(super) fn new(config: &Config) -> Self {
         Self {
             server: config.server.clone().disable_statement_logging(),
+            pool: config.pool.clone(),
             credentials: config.common.credentials.clone(),
             tables: config.common.tables.clone(),
             backend: config.backend(),
@@ -87,6 +148,27 @@ impl Postgresql {
         }
     }
 
+    /// SQL for the schema that has the tables, or in which they would be created. For the program's
+    /// pool only.
+    pub(super) fn schema(&self) -> String {
+        if !self.borrows() {
+            return Self::NULL.to_owned();
+        }
+        format!(
+            "coalesce((SELECT nspname FROM pg_class JOIN pg_namespace ON pg_namespace.oid = \
+             relnamespace WHERE pg_class.oid = to_regclass('{}')), current_schema())::text",
+            self.expand("{lease}")
+        )
+    }
+
+    /// Fixes the tables' schema if none is set: the search paths of the pool's sessions may differ.
+    pub(super) fn within(mut self, schema: Option<&str>) -> Result<Self> {
+        if let (None, Some(schema)) = (self.tables.schema(), schema) {
+            self.tables = self.tables.within(schema).map_err(|e| e.with_backend(self.backend))?;
+        }
+        Ok(self)
+    }
+
     pub(super) fn is_for_leases(&self) -> bool {
         self.backend == super::LEASE
     }
@@ -128,15 +210,27 @@ impl Dialect for Postgresql {
         self.tables.channel()
     }
 
+    fn borrows(&self) -> bool {
+        self.pool.is_some()
+    }
+
     fn is_by_file(&self) -> bool {
         // A path is the folder of a unix socket.
         self.server.get_socket().is_some() || self.server.get_host().starts_with('/')
     }
 
     async fn open(&self, limits: Limits) -> sqlx::Result<Opened<Connection>> {
+        let [lock, statement] = [limits.answer, limits.slow].map(below);
+        if let Some(pool) = &self.pool {
+            let driver = Driver::OfPool(pool.acquire().await?, true);
+            let limits = Some(format!(
+                "{OWN_TRANSACTION} \
+                 SET LOCAL lock_timeout = {lock}; SET LOCAL statement_timeout = {statement}; "
+            ));
+            return Ok((Connection { driver, limits }, None));
+        }
         let opened = Instant::now();
         let mut driver = self.options().await?.connect().await?;
-        let [lock, statement] = [limits.answer, limits.slow].map(below);
         let is_direct = self.is_direct();
         let unset = |name: &str| format!("current_setting('{name}') = '0'");
         let set = |name: &str, to: u128| {
@@ -165,7 +259,7 @@ impl Dialect for Postgresql {
         let limits = session.is_none().then(|| {
             set_local(4, "lock_timeout", lock) + &set_local(5, "statement_timeout", statement)
         });
-        Ok((Connection { driver, limits }, session))
+        Ok((Connection { driver: Driver::Own(driver), limits }, session))
     }
 
     async fn end_sessions(
@@ -201,7 +295,13 @@ impl Dialect for Postgresql {
             Some(limits) => format!("{limits}{text}"),
             None => text,
         };
-        fetch_on(&mut connection.driver, text).await
+        connection.driver.set_returned(false);
+        let rows = fetch_on(&mut connection.driver, text).await;
+        connection.driver.set_returned(match &rows {
+            Ok(_) => true,
+            Err(error) => code(error).is_some_and(|code| !is_of_transaction(&code)),
+        });
+        rows
     }
 
     async fn execute(
@@ -316,6 +416,9 @@ fn judge(code: &str, message: &str) -> Option<Verdict> {
         "23514" | "22003" =>
             Conflict, "the name's row was changed by hand, or its fences have reached their end; \
                        delete it when the name is free and none of its fences is in use";
+        _ if is_of_transaction(code) =>
+            Unavailable.again(),
+            "connections of the program's pool have open transactions that the program dropped";
         "40001" | DEADLOCK | "23505" =>
             Unavailable.again(), "the request failed repeatedly because of deadlocks; try again";
         // The tables were altered after the server made the statement's plan.

@@ -151,6 +151,9 @@ async fn tables(pool: &Pool<Postgresql>) -> Result<Vec<Finding>> {
 }
 
 async fn pooler(pool: &Arc<Pool<Postgresql>>) -> Result<Option<Finding>> {
+    if pool.dialect().borrows() {
+        return Ok(None);
+    }
     if !pooler::Server::look(pool).await?.is_direct {
         return Ok(Some(finding::note(
             "pooler",

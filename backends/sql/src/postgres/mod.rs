@@ -31,15 +31,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_core::backend_util::Subscribers;
-use lockwright_core::{Clock, DistributedLock, ErrorKind, Profile, Result, WakeUp};
+use lockwright_core::{Clock, DistributedLock, Error, ErrorKind, Profile, Result, WakeUp};
 
 pub use crate::server::Mode;
 pub use config::Config;
 pub use transaction::{InTransaction, check_fence, lock_in_transaction};
 
+use crate::server::config::Common;
 use crate::server::lease::{LeaseBackend, ReleaseListener};
 use crate::server::session_lock::{Engine, Server as _, Sessions};
-use crate::server::{Pool, lease, schema};
+use crate::server::{Dialect, Pool, lease, schema};
 use dialect::Postgresql;
 use listener::Listener;
 use pooler::Server;
@@ -81,6 +82,7 @@ impl Config {
     ///   old, or a pooler is in front of it and the mode needs a direct connection.
     /// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): the server can't be reached.
     pub async fn connect(self) -> Result<Postgres> {
+        self.check_pool()?;
         let kind = self.common.mode.kind();
         // One session is reserved: in the lease mode for a listener, in the other modes for
         // connections without holds. Behind a pooler, which delivers no notifications, the lease
@@ -103,16 +105,38 @@ impl Config {
             .then(|| -> Box<dyn ReleaseListener> { Box::new(Listener::new(&pool, &waiters)) });
         if !is_direct {
             tracing::info!(
-                "a pooler blocks notifications, so waiters poll, at least every {POLL:?}"
+                "a pooler, or the program's own pool, delivers no notifications, so waiters poll, at \
+                 least every {POLL:?}"
             );
         }
         let backend = LeaseBackend::new(pool, profile_of(is_direct), waiters, listener, is_direct);
         Ok(Postgres(Arc::new(backend)))
     }
 
+    fn check_pool(&self) -> Result<()> {
+        let problem = match &self.pool {
+            Some(_) if self.common.mode != Mode::Lease => {
+                "this mode keeps connections for its holds; use the mode `lease`, or `from_options` \
+                 instead of `from_pool`"
+            }
+            Some(_) if self.common.credentials.is_some() => {
+                "the program's pool has its own login; omit `credentials`, or use `from_options` \
+                 instead of `from_pool`"
+            }
+            _ => return Ok(()),
+        };
+        Err(Error::invalid_config(problem).with_backend(self.backend()))
+    }
+
     async fn look(&self, listens_by_pooler: bool) -> Result<(Arc<Pool<Postgresql>>, Server)> {
         let (limits, sessions) = (self.common.limits(), self.common.sessions(true)?);
         let dialect = Postgresql::new(self);
+        if dialect.borrows() {
+            let first = Pool::new(dialect.clone(), limits, sessions.clone());
+            let look = Server::look(&first).await?;
+            let dialect = dialect.within(look.schema.as_deref())?;
+            return Ok((Arc::new(Pool::new(dialect, limits, sessions)), look));
+        }
         let marked = Arc::new(Pool::new(dialect.clone().marked(), limits, sessions));
         match Server::look(&marked).await {
             Ok(look) => Ok((marked, look)),
@@ -137,6 +161,10 @@ pub fn session_lock_profile(mode: Mode) -> Option<Profile> {
 /// Returns the profile of the lease mode without a pooler.
 pub fn profile() -> Profile {
     profile_of(true)
+}
+
+fn lease_profile(common: &Common) -> Profile {
+    profile_of(common.borrowed.is_none())
 }
 
 fn profile_of(is_direct: bool) -> Profile {

@@ -19,13 +19,16 @@ pub(super) struct Server {
     is_utf8: bool,
     pub(super) is_direct: bool,
     product: String,
+    /// See [`Postgresql::schema`].
+    pub(super) schema: Option<String>,
 }
 
 impl Server {
     pub(super) async fn look(pool: &Pool<Postgresql>) -> Result<Self> {
         let look = format!(
             "SELECT pg_is_in_recovery(), current_setting('server_version_num')::bigint, \
-             current_setting('server_encoding') = 'UTF8', {MARK}, version()"
+             current_setting('server_encoding') = 'UTF8', {MARK}, version(), {}",
+            pool.dialect().schema()
         );
         let rows = pool.fetch_text(look, Effect::Reads).await?;
         let read = |row: &Row| {
@@ -35,6 +38,7 @@ impl Server {
                 is_utf8: row.bool(2)?,
                 is_direct: pool.dialect().has_mark(row.text(3)?),
                 product: row.text(4)?.unwrap_or_default().to_owned(),
+                schema: row.text(5)?.map(str::to_owned),
             })
         };
         pool.sound(rows.first().ok_or(BadRow).and_then(read))

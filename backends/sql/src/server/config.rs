@@ -36,6 +36,8 @@ pub(crate) struct Common {
     pub(crate) mode: Mode,
     pub(crate) tables: Tables,
     connections: Option<usize>,
+    /// The size of the program's pool, if that is used.
+    pub(crate) borrowed: Option<usize>,
     pub(crate) connect: Option<Duration>,
     pub(crate) answer: Option<Duration>,
     pub(crate) for_diagnosis: bool,
@@ -59,7 +61,10 @@ impl Common {
     pub(crate) fn sessions(&self, listens: bool) -> Result<SessionLimit> {
         if self.mode == Mode::Lease {
             let total = self.connections.unwrap_or(SessionLimit::LEASE);
-            return Ok(SessionLimit::lease(total, listens));
+            return Ok(match self.borrowed {
+                Some(most) => SessionLimit::borrowed(total.min(most)),
+                None => SessionLimit::lease(total, listens),
+            });
         }
         let total = self.connections.unwrap_or(SessionLimit::HELD);
         if total < SessionLimit::LEAST_HELD {
@@ -222,7 +227,8 @@ macro_rules! common_settings {
 
             /// Returns the profile of a server that is reached without a pooler.
             pub fn profile(&self) -> lockwright_core::Profile {
-                super::session_lock_profile(self.common.mode).unwrap_or_else(super::profile)
+                super::session_lock_profile(self.common.mode)
+                    .unwrap_or_else(|| super::lease_profile(&self.common))
             }
 
             pub(super) fn backend(&self) -> &'static str {

@@ -51,6 +51,12 @@ pub(crate) trait Dialect: Send + Sync + Sized + 'static {
         limits: Limits,
     ) -> impl Future<Output = sqlx::Result<Opened<Self::Connection>>> + Send;
 
+    /// True if `open` takes a connection of the program's own pool, which returns there when it is
+    /// dropped.
+    fn borrows(&self) -> bool {
+        false
+    }
+
     /// Ends those of `sessions` that still exist, and returns their ids.
     fn end_sessions<'a>(
         &'a self,

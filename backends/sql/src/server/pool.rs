@@ -303,10 +303,17 @@ impl<D: Dialect> Pool<D> {
         let permit = self.sessions.permit(Use::Request, deadline).await.ok_or_else(busy)?;
         let (dialect, limits) = (self.shared_dialect(), self.limits);
         let opening = async move { dialect.open(limits).await };
-        let (session, opened) = abandoned::open(&taken.runtime, opening);
-        let session = Some(session);
-        let connected = taken.connected.insert(Connected { connection: None, session, permit });
-        match timeout_at(deadline, opened).await {
+        let connected = Connected { connection: None, session: None, permit };
+        let connected = taken.connected.insert(connected);
+        let opened = if self.dialect.borrows() {
+            // Without a task, so a dropped request also stops waiting for the program's pool.
+            Ok(Ok(timeout_at(deadline, opening).await.unwrap_or(Err(sqlx::Error::PoolTimedOut))))
+        } else {
+            let (session, opened) = abandoned::open(&taken.runtime, opening);
+            connected.session = Some(session);
+            timeout_at(deadline, opened).await
+        };
+        match opened {
             Ok(Ok(Ok((connection, session)))) => {
                 connected.connection = Some(connection);
                 connected.session = session.map(Session::Open);
@@ -321,6 +328,10 @@ impl<D: Dialect> Pool<D> {
     }
 
     fn give_back(&self, mut taken: Taken<'_, D>) {
+        if self.dialect.borrows() {
+            taken.sent = None;
+            return;
+        }
         let mut idle = lock(&self.idle);
         if taken.generation == idle.generation {
             let now = Instant::now();
@@ -389,7 +400,13 @@ impl<D: Dialect> Taken<'_, D> {
 
 impl<D: Dialect> Drop for Taken<'_, D> {
     fn drop(&mut self) {
-        if self.connected.is_some() && self.sent.is_some_and(|sent| sent.elapsed() > SILENCE) {
+        if self.connected.is_none() {
+            return;
+        }
+        // sqlx's pool takes a connection back in a task.
+        let runtime = self.runtime.clone();
+        let _entered = runtime.enter();
+        if self.sent.is_some_and(|sent| sent.elapsed() > SILENCE) {
             self.pool.forget(self.generation, self.sent, &self.runtime);
         }
         drop(self.end());

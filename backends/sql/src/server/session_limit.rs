@@ -40,6 +40,11 @@ impl SessionLimit {
         Self::of([total.saturating_sub(1 + listen), 0, 0, listen])
     }
 
+    /// All are for requests: a pool of the program's ends its own sessions.
+    pub(crate) fn borrowed(total: usize) -> Self {
+        Self::of([total, 0, 0, 0])
+    }
+
     /// Reserves another session for listening if `listens`. Up to four are for requests, and the
     /// rest for holds and waits. If `can_share` and the rest is more than one, one of them is
     /// joint.

@@ -37,7 +37,6 @@ impl Tables {
         Ok(self)
     }
 
-    #[cfg(feature = "mysql")]
     pub(crate) fn schema(&self) -> Option<&str> {
         self.schema.as_deref()
     }

@@ -6,6 +6,7 @@ mod doctor;
 mod faults;
 mod grants;
 mod pooler;
+mod programs_pool;
 #[path = "rules.rs"]
 mod rules;
 #[path = "schema.rs"]

@@ -209,7 +209,7 @@ async fn finish(
         let left = |failure| Failure { kind: "leftovers", ..failure };
         return outcome.map(Exit::shell_code).map_err(left);
     }
-    if let (Some(least), Ok(exit)) = (run.at_least, &outcome) {
+    if let (Some(least), Ok(exit), None) = (run.at_least, &outcome, signals.termination()) {
         let left = least.saturating_sub(since.elapsed());
         let is_kept = tokio::select! {
             kept = guard.run(sleep(left)) => kept.is_ok(),

@@ -115,6 +115,10 @@ fn lock_is_kept_for_at_least_the_time_unless_a_signal_ends_it() {
     held.signal(Signal::TERM);
     assert_eq!(held.code(), 3);
     sandbox.assert_free("a");
+    let held = sandbox.hold(&["--at-least", "1h", "a", "--", "sleep", "60"]);
+    held.signal(Signal::TERM);
+    assert_eq!(held.code(), 143);
+    sandbox.assert_free("a");
 }
 
 #[test]

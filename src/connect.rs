@@ -11,9 +11,12 @@ use lockwright_core::{CredentialProvider, DistributedLock, Error, Locks, Profile
 ///   compiled in.
 /// - [`Unavailable`](crate::ErrorKind::Unavailable) if the server can't be reached,
 ///   [`Denied`](crate::ErrorKind::Denied) if it denies access.
+/// - [`Unsupported`](crate::ErrorKind::Unsupported) if the server is a replica or too old, or a
+///   pooler or proxy prevents the mode.
 ///
 /// # Cancel safety
-/// May be dropped. Nothing is left behind.
+/// May be dropped. New tables may remain on PostgreSQL and MySQL, the new file of SQLite, and new
+/// incarnations on the nodes of Redlock.
 pub async fn connect(url: &str) -> Result<Locks> {
     Locks::new(open(url).await?)
 }

@@ -141,7 +141,7 @@ pub enum RenewalOutcome {
     },
     /// The hold has ended. The reason is [`Reason::Gone`] if the server recorded none.
     NotHeld(Reason),
-    /// The outcome is unknown. The client retries until the deadline.
+    /// The outcome is unknown. The client retries until the loss.
     Indeterminate,
 }
 

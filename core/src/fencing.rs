@@ -104,7 +104,7 @@ fn decoded(text: &str) -> Option<String> {
 /// # async fn handle(gate: &Gate, order: u64, header: &str) -> lockwright_core::Result<()> {
 /// let lock = LockName::new(format!("shop/orders/{order}"))?; // the full name, with the namespace
 /// let fenced: Fenced = header.parse()?;
-/// let inside = gate.enter(&lock, &fenced).await?; // `Lost` for a late write: answer 412 or 409
+/// let inside = gate.enter(&lock, &fenced).await?; // `Lost` for a late write: answer 412
 /// // … write, with the fence …
 /// drop(inside);
 /// # Ok(())

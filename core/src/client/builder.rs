@@ -110,12 +110,12 @@ impl Builder {
     /// on the server, from 1 to 64. 1 disables this and `keep_warm`. The default is 64.
     ///
     /// A released hold passes to the client's next request for the name without a request to the
-    /// server, with a larger fence, if that request was waiting when the hold was requested. A hold
-    /// passes on for at most one TTL, and to at most 8 requests if this client noticed another
-    /// client.
+    /// server, with a larger fence, if another request of this client was waiting when the hold was
+    /// requested. A hold passes on for at most one TTL, and to at most 8 requests if this client
+    /// noticed another client.
     ///
-    /// - Both requests must be exclusive, renewed, of the same TTL, and without an owner or
-    ///   `max_hold`.
+    /// - Both requests must be exclusive, renewed, of the same TTL, and without an owner,
+    ///   `max_hold`, `at_least` or `once_per`. A campaign's hold isn't passed on.
     /// - More than half of the TTL must remain, and the server must have answered the last request
     ///   about the hold.
     /// - The backend must reserve [several fences](crate::Claim::fences).

@@ -47,8 +47,8 @@ impl Election {
         request
     }
 
-    /// Campaigns with `value` (see [`campaign`](Self::campaign)) and the client's TTL, without a wait
-    /// limit, and polls `work` while this client leads. When `work` completes, resigns and returns
+    /// Campaigns with `value` (see [`campaign`](Self::campaign)) and the name's default TTL, without a
+    /// wait limit, and polls `work` while this client leads. When `work` completes, resigns and returns
     /// the output.
     ///
     /// After a loss, drops `work`, campaigns again and calls `work` again. If the hold is lost during

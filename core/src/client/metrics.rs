@@ -67,7 +67,7 @@ pub struct MetricsSnapshot {
     pub reentered: u64,
     /// Requests that waited.
     pub waited: u64,
-    /// Requests that reached their wait limit.
+    /// Requests that reached their wait limit, or used all their tries.
     pub timed_out: u64,
     /// Acquire requests sent.
     pub attempts: u64,
@@ -81,7 +81,7 @@ pub struct MetricsSnapshot {
     pub renewals: u64,
     /// Failed renewals of a hold.
     pub renewals_failed: u64,
-    /// Holds that became [`AtRisk`](crate::HoldState::AtRisk).
+    /// How often a hold became [`AtRisk`](crate::HoldState::AtRisk).
     pub at_risk: u64,
     /// Holds that were lost while a guard had them.
     pub lost: u64,

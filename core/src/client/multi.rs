@@ -85,7 +85,8 @@ impl MultiRequest {
         self
     }
 
-    /// Disables renewal: all holds end one TTL after the last grant.
+    /// Disables renewal. If the request waited, all holds are renewed once at the end, so they end
+    /// together. Otherwise each ends one TTL after its grant.
     pub fn fixed(mut self) -> Self {
         self.options.is_fixed = true;
         self

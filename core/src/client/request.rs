@@ -43,7 +43,8 @@ impl<H: Held> Request<H> {
         }
     }
 
-    /// Sets the TTL. The default is the client's.
+    /// Sets the TTL. The default is that of the name's [prefix](crate::Builder::prefix), or the
+    /// client's.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.options.ttl = ttl;
         self
@@ -68,7 +69,9 @@ impl<H: Held> Request<H> {
     ///
     /// - [`release`](Held::release) returns before the lock is free for other clients. Another
     ///   client's first single try fails, but recalls the lock.
-    /// - A semaphore request for this name fails, as if the lock were held.
+    /// - Another client's semaphore request for this name fails with
+    ///   [`Conflict`](crate::ErrorKind::Conflict), and doesn't recall the lock. This client's own
+    ///   releases the lock first.
     /// - While this process is stopped or cut off, other clients wait for the lock as if it were
     ///   held: at most one TTL.
     /// - The setting has no effect on a shared, fixed, owned or campaign request, or with `max_hold`,
@@ -210,7 +213,8 @@ impl<H: Held> Request<H> {
     /// unanswered.
     ///
     /// # Cancel safety
-    /// May be dropped. A claim that may be on the server is released in the background.
+    /// May be dropped. A claim that may be on the server passes to the next local request, or is
+    /// released in the background.
     pub async fn try_acquire(self) -> Result<Option<H>> {
         let (shared, options) = (self.shared, &self.options);
         tokio::task::consume_budget().await;

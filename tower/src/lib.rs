@@ -3,6 +3,7 @@
 //! - [`LockLayer`] runs a service while it holds a lock.
 //! - [`FenceLayer`] protects a resource: it rejects requests with a fence below the highest accepted
 //!   one.
+//! - [`IdempotencyLayer`] runs a service once per key, and repeats the stored response.
 //!
 //! Each layer calls your function for the lock's name. If it returns `None`, the request passes
 //! unprotected. Derive the name from decoded parts of the request: `uri().path()` is still
@@ -43,9 +44,11 @@
 #![forbid(unsafe_code)]
 
 mod fence;
+mod idempotency;
 mod lock;
 mod service;
 
 pub use fence::FenceLayer;
+pub use idempotency::{IdempotencyLayer, Idempotent, Responses};
 pub use lock::LockLayer;
 pub use service::Protected;

@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use http::{Request, StatusCode};
+use lockwright_core::fencing::Fenced;
 use lockwright_core::{Error, ErrorKind, Locks, Step};
 use tower_layer::Layer;
 use tower_service::Service;
@@ -65,13 +66,22 @@ pub(crate) async fn run<S: Service<Request<B>>, B>(
     mut inner: S,
     mut request: Request<B>,
 ) -> Outcome<Result<S::Response, S::Error>> {
+    let calling = async move |fenced| {
+        request.extensions_mut().insert(fenced);
+        inner.call(request).await
+    };
+    hold(locks, wait, name, calling).await
+}
+
+pub(crate) async fn hold<T>(
+    locks: &Locks,
+    wait: Option<Duration>,
+    name: &str,
+    work: impl AsyncFnOnce(Fenced) -> T,
+) -> Outcome<T> {
     let mutex = locks.mutex(name);
     let mutex = if let Some(limit) = wait { mutex.wait_for(limit) } else { mutex };
-    let calling = mutex.with(async move |guard| {
-        request.extensions_mut().insert(guard.fenced());
-        inner.call(request).await
-    });
-    calling.await.map_err(refused)
+    mutex.with(async |guard| work(guard.fenced()).await).await.map_err(refused)
 }
 
 fn refused(error: Error) -> (StatusCode, Error) {

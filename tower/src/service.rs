@@ -61,7 +61,7 @@ where
     }
 }
 
-fn refusal<R: Default>(status: StatusCode, error: Error) -> Response<R> {
+pub(crate) fn refusal<R: Default>(status: StatusCode, error: Error) -> Response<R> {
     let mut response = Response::new(R::default());
     *response.status_mut() = status;
     response.extensions_mut().insert(Arc::new(error));

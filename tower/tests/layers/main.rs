@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod fence;
+mod idempotency;
 mod lock;
 
 use std::sync::Arc;

@@ -1,0 +1,180 @@
+use std::convert::identity;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderValue, Request, Response, StatusCode};
+use http_body::Body;
+use http_body_util::BodyExt;
+use lockwright_core::{Error, Locks};
+use tower_layer::Layer;
+use tower_service::Service;
+
+use crate::lock;
+use crate::service::{Outcome, refusal};
+
+/// The header of a response that was stored for an earlier request.
+const REPLAYED: &str = "idempotency-replayed";
+
+/// Stored responses, such as a table of your database.
+pub trait Responses: Clone + Send + Sync + 'static {
+    /// The layer answers 503 after an error of [`get`](Self::get), and ignores one of
+    /// [`put`](Self::put).
+    type Error: std::error::Error + Send + Sync + 'static;
+
+    /// Returns the response that is stored under the key.
+    fn get(
+        &self,
+        key: &str,
+    ) -> impl Future<Output = Result<Option<Response<Bytes>>, Self::Error>> + Send;
+
+    /// Stores a response, unless the key has one. You decide how long it is kept.
+    fn put(
+        &self,
+        key: &str,
+        response: Response<Bytes>,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send;
+}
+
+/// A layer for requests that clients repeat: runs the service once per key, and answers repetitions
+/// with the stored response and the header `idempotency-replayed: true`.
+///
+/// The layer holds the key's mutex while it looks up the response, runs the service and stores its
+/// response. So a repetition that arrives meanwhile waits. The whole body is stored. A response
+/// with a status from 500 isn't, so a repetition runs the service again.
+///
+/// The service runs in a task of tokio, and ends even if the client disconnects. The request's
+/// extensions have the hold's [`Fenced`](lockwright_core::fencing::Fenced).
+///
+/// **The service may run twice** if the process dies, the lock is lost or [`Responses`] fails
+/// between its work and the stored response. To exclude that, store the key in the transaction of
+/// the work.
+///
+/// | status | reason |
+/// |---|---|
+/// | 400, 409, 500, 503 | as for [`LockLayer`](crate::LockLayer) |
+/// | 500 | the service's response body failed |
+/// | 503 | [`Responses::get`] failed |
+#[derive(Debug, Clone)]
+pub struct IdempotencyLayer<R, K> {
+    locks: Locks,
+    wait: Option<Duration>,
+    responses: R,
+    key: K,
+}
+
+impl<R: Responses, K> IdempotencyLayer<R, K> {
+    /// Creates a layer. `key` returns the key of a request, which is also the lock's name, without
+    /// the client's namespace: the user, the operation, and the header `idempotency-key`. Without
+    /// the user, one user could read the response to another.
+    pub fn new<B>(locks: Locks, responses: R, key: K) -> Self
+    where
+        K: Fn(&Request<B>) -> Option<String> + Clone,
+    {
+        Self { locks, wait: None, responses, key }
+    }
+
+    /// Limits how long a repetition waits for the first request, as [`LockLayer::wait_for`].
+    ///
+    /// [`LockLayer::wait_for`]: crate::LockLayer::wait_for
+    pub fn wait_for(mut self, limit: Duration) -> Self {
+        self.wait = Some(limit);
+        self
+    }
+}
+
+impl<S, R: Clone, K: Clone> Layer<S> for IdempotencyLayer<R, K> {
+    type Service = Idempotent<S, R, K>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        Idempotent { inner, layer: self.clone() }
+    }
+}
+
+/// The service of an [`IdempotencyLayer`].
+#[derive(Debug, Clone)]
+pub struct Idempotent<S, R, K> {
+    inner: S,
+    layer: IdempotencyLayer<R, K>,
+}
+
+impl<S, R, K, B, T> Service<Request<B>> for Idempotent<S, R, K>
+where
+    S: Service<Request<B>, Response = Response<T>> + Clone + Send + 'static,
+    S::Error: Send + 'static,
+    S::Future: Send,
+    R: Responses,
+    K: Fn(&Request<B>) -> Option<String>,
+    B: Send + 'static,
+    T: Body<Data: Send> + From<Bytes> + Default + Send + 'static,
+{
+    type Response = Response<T>;
+    type Error = S::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let key = (self.layer.key)(&request);
+        // Only the service that `poll_ready` was called on is ready, not its clone.
+        let clone = self.inner.clone();
+        let mut inner = std::mem::replace(&mut self.inner, clone);
+        let Some(key) = key else { return Box::pin(inner.call(request)) };
+        let IdempotencyLayer { locks, wait, responses, .. } = &self.layer;
+        let (locks, wait, responses) = (locks.clone(), *wait, responses.clone());
+        let work = async move {
+            let once = async |fenced| {
+                let mut request = request;
+                request.extensions_mut().insert(fenced);
+                once(&responses, &key, inner.call(request)).await
+            };
+            lock::hold(&locks, wait, &key, once).await
+        };
+        Box::pin(async move {
+            let outcome =
+                tokio::spawn(work).await.unwrap_or_else(|end| match end.try_into_panic() {
+                    Ok(panic) => std::panic::resume_unwind(panic),
+                    Err(_) => Err(unavailable("the runtime is shutting down")),
+                });
+            outcome.and_then(identity).unwrap_or_else(|(status, error)| Ok(refusal(status, error)))
+        })
+    }
+}
+
+fn unavailable(message: &str) -> (StatusCode, Error) {
+    (StatusCode::SERVICE_UNAVAILABLE, Error::unavailable(message))
+}
+
+async fn once<T, E>(
+    responses: &impl Responses,
+    key: &str,
+    service: impl Future<Output = Result<Response<T>, E>>,
+) -> Outcome<Result<Response<T>, E>>
+where
+    T: Body + From<Bytes>,
+{
+    let stored = responses.get(key).await.map_err(|cause| {
+        let (status, error) = unavailable("the stored responses can't be read");
+        (status, error.with_source(cause.to_string()))
+    });
+    if let Some(mut stored) = stored? {
+        stored.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
+        return Ok(Ok(stored.map(T::from)));
+    }
+    let response = match service.await {
+        Ok(response) if !response.status().is_server_error() => response,
+        unstored => return Ok(unstored),
+    };
+    let (head, body) = response.into_parts();
+    let Ok(body) = body.collect().await else {
+        let error = Error::unavailable("the response's body failed");
+        return Err((StatusCode::INTERNAL_SERVER_ERROR, error));
+    };
+    let response = Response::from_parts(head, body.to_bytes());
+    // Without a stored response, the client still needs this one: the work is done.
+    responses.put(key, response.clone()).await.ok();
+    Ok(Ok(response.map(T::from)))
+}

@@ -3,7 +3,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Fence, Identity, LockName, Mode, Result, Token};
+use crate::{BootInstant, Error, Fence, Identity, LockName, Mode, Result, Token};
 
 /// A hold, as operators see it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,9 +17,9 @@ pub struct Holder {
     pub mode: Mode,
     /// The hold's first fence, if known. After a hand-over, its guard's is larger.
     pub fence: Option<Fence>,
-    /// The time of an exclusive grant, by the server's clock, correct to about a second. It is too
-    /// late if the name's fences were ahead of that clock. `None` if it is unknown, or ahead of this
-    /// machine's clock.
+    /// The time of the grant, by the server's clock, correct to about a second. On Redis, and in the
+    /// mode `lease`, it is known for exclusive holds only, and too late if the name's fences were
+    /// ahead of that clock. `None` if it is unknown, or ahead of this machine's clock.
     #[serde(default)]
     pub since: Option<SystemTime>,
     /// The time until expiry; `None` if unknown, or if the hold never expires.
@@ -50,10 +50,21 @@ impl Holder {
     /// backend may call this only if its fences are the server's time in µs since 1970, or larger.
     pub fn set_fence_and_since(&mut self, fence: Option<Fence>) {
         self.fence = fence;
-        let fence = fence.filter(|_| self.mode == Mode::Exclusive);
-        let time = |fence: Fence| UNIX_EPOCH.checked_add(Duration::from_micros(fence.get()));
-        let granted = fence.and_then(time);
-        self.since = granted.filter(|granted| *granted <= SystemTime::now());
+        self.since = None;
+        if let Some(fence) = fence.filter(|_| self.mode == Mode::Exclusive) {
+            self.set_since(Duration::from_micros(fence.get()));
+        }
+    }
+
+    /// Sets `since` to a time after 1970, or to `None` if that is ahead of this machine's clock.
+    pub fn set_since(&mut self, after_1970: Duration) {
+        let time = UNIX_EPOCH.checked_add(after_1970);
+        self.since = time.filter(|time| *time <= SystemTime::now());
+    }
+
+    /// Sets `since` from the instant of the grant by the machine's boot clock.
+    pub fn set_granted(&mut self, granted: BootInstant, now: BootInstant) {
+        self.since = SystemTime::now().checked_sub(now.saturating_since(granted));
     }
 }
 

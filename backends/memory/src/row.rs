@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use lockwright_core::{BootInstant, Fence, Granted, Holder, Identity, Mode, Token};
 
+/// Nanoseconds of a second.
+pub(crate) const NANOS: u64 = 1_000_000_000;
+
 /// The holds and the queue of one name. Without holds and waiters, a lock's name may become a
 /// semaphore's, and the reverse.
 #[derive(Default)]
@@ -23,6 +26,8 @@ pub(crate) struct Held {
     pub(crate) fence: u64,
     pub(crate) fences: u32,
     pub(crate) recall: bool,
+    /// Of the boot clock. A `u32` needs no more memory, unlike an instant.
+    pub(crate) granted_secs: u32,
     pub(crate) expires: BootInstant,
     pub(crate) broken: Option<Box<str>>,
 }
@@ -209,6 +214,7 @@ impl Held {
         holder.fence = self.has_fence().then(|| Fence::new(self.fence));
         holder.remaining = Some(self.left(now));
         holder.broken = self.broken.as_deref().map(str::to_owned);
+        holder.set_granted(BootInstant::from_nanos(u64::from(self.granted_secs) * NANOS), now);
         holder
     }
 }

@@ -10,7 +10,7 @@ use lockwright_core::{
     RenewalOutcome, Result, Token,
 };
 
-use crate::row::{Held, Row};
+use crate::row::{Held, NANOS, Row};
 use crate::tombstones::Tombstones;
 
 const PAGE: usize = 100;
@@ -74,6 +74,7 @@ impl Store {
                 fence,
                 fences,
                 recall: claim.recall,
+                granted_secs: u32::try_from(now.as_nanos() / NANOS).unwrap_or(u32::MAX),
                 expires: now + claim.ttl,
                 broken: None,
             };

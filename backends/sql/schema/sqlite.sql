@@ -25,8 +25,7 @@ CREATE TABLE lockwright_lease (
     ttl_ns     INTEGER NOT NULL,
     expires_ns INTEGER NOT NULL,
     boot       TEXT    NOT NULL,
-    -- The wall clock at the last grant or renewal, for operators.
-    updated    TEXT    NOT NULL,
+    granted_ns INTEGER NOT NULL,
     -- Who broke the hold, and why.
     broken     TEXT
 ) STRICT, WITHOUT ROWID;
@@ -69,7 +68,7 @@ CREATE TABLE lockwright_shared_holder (
     ttl_ns     INTEGER NOT NULL,
     expires_ns INTEGER NOT NULL,
     boot       TEXT    NOT NULL,
-    updated    TEXT    NOT NULL,
+    granted_ns INTEGER NOT NULL,
     broken     TEXT,
     PRIMARY KEY (name, token)
 ) STRICT, WITHOUT ROWID;

@@ -32,6 +32,11 @@ async fn a_holder_is_shown(context: Context) -> Verdict {
         let most = context.ttl + Duration::from_secs(1);
         ensure!(!remaining.is_zero() && remaining <= most, "{remaining:?} are left");
     }
+    if let Some(since) = holder.since {
+        // The server's clock may differ from this machine's.
+        let age = since.elapsed().unwrap_or_default();
+        ensure!(age < Duration::from_secs(60), "a new hold is shown as {age:?} old");
+    }
     context.release(&claim).await
 }
 

@@ -412,6 +412,7 @@ impl Tables<'_> {
         }
         holder.remaining = Some(self.remaining(row)?);
         holder.broken = row.try_get("broken")?;
+        holder.set_granted(instant(row, "granted_ns")?, self.now);
         Ok(holder)
     }
 
@@ -441,7 +442,11 @@ fn fence(row: &SqliteRow) -> Result<Fence> {
 }
 
 fn expires(row: &SqliteRow) -> Result<BootInstant> {
-    let nanos: i64 = row.try_get("expires_ns")?;
+    instant(row, "expires_ns")
+}
+
+fn instant(row: &SqliteRow, column: &str) -> Result<BootInstant> {
+    let nanos: i64 = row.try_get(column)?;
     Ok(BootInstant::from_nanos(nanos.try_into().map_err(decode)?))
 }
 

@@ -5,6 +5,7 @@ use super::{IDLE, NO_RECORDS};
 use crate::support::*;
 
 in_each_mode!(plain; a_young_hold_is_shown_listed_and_broken,
+    the_time_of_the_grant_is_shown,
     listing_waits_for_the_records_of_its_client,
     a_refusal_to_end_a_session_names_the_privilege,
     a_release_through_another_connection_ends_the_session,
@@ -35,6 +36,21 @@ async fn a_young_hold_is_shown_listed_and_broken(server: &Server, mode: &str) {
         assert!(tokens.collect::<Vec<_>>().contains(&Some(held.token)), "{mode}: {listed:?}");
         one.release(&held, ReleaseMode::Plain).await.unwrap();
     }
+}
+
+async fn the_time_of_the_grant_is_shown(server: &Server, mode: &str) {
+    let backend = backend(server, mode).await;
+    let held = hold(&backend, &format!("since-{mode}")).await;
+    let age = async || {
+        let shown = backend.inspect(&held.name).await.unwrap().holders[0].since.unwrap();
+        let listed = backend.list("since-", None).await.unwrap();
+        assert_eq!(listed.names[0].holders[0].since, Some(shown));
+        shown.elapsed().unwrap().as_secs()
+    };
+    assert!(age().await < 60);
+    server.sql(&format!("UPDATE lockwright_hold SET updated = updated - {HOUR}")).unwrap();
+    assert!((3600..3660).contains(&age().await), "{mode}");
+    release(&backend, &held).await;
 }
 
 /// The record can't be written for 400 ms, longer than a listing's usual wait.

@@ -29,6 +29,25 @@ async fn answers_name_the_holder_and_the_reason() {
 }
 
 #[tokio::test]
+async fn time_of_the_grant_is_shown() {
+    let place = Place::new();
+    let backend = place.open().await;
+    let (x, reader) = (hold(&backend, "x").await, reader("y", LONG));
+    grant(&backend, &reader).await;
+    sql(
+        &mut place.raw().await,
+        "UPDATE lockwright_lease SET granted_ns = granted_ns - 3600000000000;
+         UPDATE lockwright_shared_holder SET granted_ns = granted_ns - 3600000000000",
+    )
+    .await;
+    for held in [x, reader] {
+        assert_eq!(renew(&backend, &held).await, Renewal::RENEWED);
+        let since = backend.inspect(&held.name).await.unwrap().holders[0].since.unwrap();
+        assert!((3600..3660).contains(&since.elapsed().unwrap().as_secs()), "{since:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_request_that_fails_spoils_nothing_for_those_beside_it() {
     let place = Place::new();
     let backend = place.open().await;
@@ -56,7 +75,7 @@ async fn page_is_full_despite_a_name_without_holders() {
         &mut place.raw().await,
         "WITH RECURSIVE number (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM number LIMIT 250)
          INSERT INTO lockwright_lease
-         SELECT name || i, token, identity, mode, fence, fences, ttl_ns, expires_ns, boot, updated,
+         SELECT name || i, token, identity, mode, fence, fences, ttl_ns, expires_ns, boot, granted_ns,
                 broken
          FROM lockwright_lease, number;
          UPDATE lockwright_lease SET token = 'readers', mode = 'shared' WHERE name = 'n'",

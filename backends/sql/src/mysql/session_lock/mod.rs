@@ -119,7 +119,8 @@ impl Server for MySql {
             .replace("{mark_of_row}", "CONCAT(' lockwright/row/', LEFT(SHA2(:name, 256), 16))")
             .replace("{mark_of_held}", &mark("held.name", "held.token"))
             .replace("{joint}", JOINT)
-            .replace("{left}", LEFT);
+            .replace("{left}", LEFT)
+            .replace("{since}", SINCE);
         self.expand(&text)
     }
 
@@ -218,6 +219,9 @@ const LEFT: &str = "CASE WHEN activity.id IS NULL THEN NULL ELSE \
      GREATEST(0, CAST(held.ttl_ms AS SIGNED) * 1000 - GREATEST(0, \
          IF(activity.command = 'Sleep', GREATEST(0, activity.time /*!80000 - 1 */) * 1000000, 0), \
          IF(held.broken IS NULL, 0, CAST({now} AS SIGNED) - CAST(held.updated AS SIGNED)))) END";
+
+/// SQL for the time of the grant, in µs since 1970.
+const SINCE: &str = "IF(held.broken IS NULL, CAST(held.updated AS SIGNED), NULL)";
 
 fn key_of(name: &LockName) -> Cow<'_, str> {
     let name = name.as_str();

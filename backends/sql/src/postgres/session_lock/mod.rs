@@ -95,7 +95,8 @@ impl Server for Postgresql {
             .replace("{barrier_as_one}", &barrier_as_one(kind))
             .replace("{key}", &once(&key_from(":name", 1)))
             .replace("{key_of_held}", &key_from("held.name", 1))
-            .replace("{left}", LEFT);
+            .replace("{left}", LEFT)
+            .replace("{since}", SINCE);
         self.tables().expand(&text, Self::QUOTE)
     }
 
@@ -270,6 +271,10 @@ const LEFT: &str = "CASE WHEN holding.state IS NULL THEN NULL ELSE \
              THEN (extract(epoch FROM clock_timestamp() - holding.state_change) * 1000000)::bigint END, \
          CASE WHEN held.broken IS NOT NULL \
              THEN (extract(epoch FROM clock_timestamp() - held.updated) * 1000000)::bigint END)) END";
+
+/// SQL for the time of the grant, in µs since 1970.
+const SINCE: &str = "CASE WHEN held.broken IS NULL \
+                     THEN (extract(epoch FROM held.updated) * 1000000)::bigint END";
 
 const FREE: &str = "SELECT current_setting('max_connections')::bigint \
                     - current_setting('superuser_reserved_connections')::bigint \

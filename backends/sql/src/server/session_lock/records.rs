@@ -432,7 +432,8 @@ impl<S: Server> Sessions<S> {
 /// Adds the holder in a row of `inspect` or `list`, if any, and returns the holder's session. The
 /// columns are 0 `name`, 1 the holding `session` (NULL if the name is free), 2 the session's token
 /// if known, 3 the recorded token, 4 `identity`, 5 the name's `fence`, 6 the time left in µs, 7
-/// `broken`, 8 the number of waiters, 9 whether the holder is a reader.
+/// `broken`, 8 the number of waiters, 9 whether the holder is a reader, 10 the time of the grant in
+/// µs since 1970.
 fn add_holder(row: &Row, inspection: &mut Inspection) -> Result<Option<SessionId>, BadRow> {
     if !row.is_null(5) {
         inspection.fence = Some(row.fence(5)?);
@@ -452,6 +453,9 @@ fn add_holder(row: &Row, inspection: &mut Inspection) -> Result<Option<SessionId
         let left = row.int(6).ok().and_then(|left| u64::try_from(left).ok());
         holder.remaining = left.map(Duration::from_micros);
         holder.broken = row.text(7)?.map(str::to_owned);
+        if let Some(since) = row.int(10).ok().and_then(|micros| u64::try_from(micros).ok()) {
+            holder.set_since(Duration::from_micros(since));
+        }
     }
     inspection.holders.push(holder);
     row.int(1).map(Some)

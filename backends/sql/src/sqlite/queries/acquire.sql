@@ -2,14 +2,14 @@
 -- Grants a free or expired name. Otherwise returns no row.
 -- ?1 name, ?2 token, ?3 identity, ?4 number of fences, ?5 ttl, ?6 boot, ?7 now
 INSERT INTO lockwright_lease
-    (name, token, identity, mode, fence, fences, ttl_ns, expires_ns, boot, updated, broken)
-SELECT ?1, ?2, ?3, 'exclusive', meta.fence + 1, ?4, ?5, ?7 + ?5, ?6, datetime('now', 'subsec'), NULL
+    (name, token, identity, mode, fence, fences, ttl_ns, expires_ns, boot, granted_ns, broken)
+SELECT ?1, ?2, ?3, 'exclusive', meta.fence + 1, ?4, ?5, ?7 + ?5, ?6, ?7, NULL
 FROM lockwright_meta AS meta
 WHERE NOT EXISTS (SELECT 1 FROM lockwright_tombstone WHERE token = ?2 AND boot = ?6)
 ON CONFLICT (name) DO UPDATE SET
     token = excluded.token, identity = excluded.identity, mode = excluded.mode,
     fence = excluded.fence, fences = excluded.fences, ttl_ns = excluded.ttl_ns,
-    expires_ns = excluded.expires_ns, boot = excluded.boot, updated = excluded.updated,
+    expires_ns = excluded.expires_ns, boot = excluded.boot, granted_ns = excluded.granted_ns,
     broken = NULL
 WHERE lockwright_lease.boot <> ?6 OR lockwright_lease.expires_ns <= ?7
 RETURNING fence, fences
@@ -17,7 +17,8 @@ RETURNING fence, fences
 /* holder */
 -- ?1 name, ?2 token, ?3 boot
 SELECT lease.name, lease.token, lease.identity, lease.mode, lease.fence, lease.fences,
-       lease.expires_ns, lease.boot, lease.broken, tombstone.token IS NOT NULL AS is_ended
+       lease.expires_ns, lease.boot, lease.granted_ns, lease.broken,
+       tombstone.token IS NOT NULL AS is_ended
 FROM (SELECT 1)
 LEFT JOIN lockwright_lease AS lease ON lease.name = ?1
 LEFT JOIN lockwright_tombstone AS tombstone ON tombstone.token = ?2 AND tombstone.boot = ?3
@@ -45,13 +46,13 @@ WHERE lease.boot = ?2 AND lease.expires_ns > ?3 AND CASE lease.mode
 -- Writes a free name's row for shared holders.
 -- ?1 name, ?2 `token` of the row, ?3 mode, ?4 ttl, ?5 expires, ?6 boot
 INSERT INTO lockwright_lease
-    (name, token, identity, mode, fence, fences, ttl_ns, expires_ns, boot, updated, broken)
-SELECT ?1, ?2, 'null', ?3, meta.fence + 1, 1, ?4, ?5, ?6, datetime('now', 'subsec'), NULL
+    (name, token, identity, mode, fence, fences, ttl_ns, expires_ns, boot, granted_ns, broken)
+SELECT ?1, ?2, 'null', ?3, meta.fence + 1, 1, ?4, ?5, ?6, ?5 - ?4, NULL
 FROM lockwright_meta AS meta WHERE true
 ON CONFLICT (name) DO UPDATE SET
     token = excluded.token, identity = excluded.identity, mode = excluded.mode,
     fence = excluded.fence, fences = excluded.fences, ttl_ns = excluded.ttl_ns,
-    expires_ns = excluded.expires_ns, boot = excluded.boot, updated = excluded.updated,
+    expires_ns = excluded.expires_ns, boot = excluded.boot, granted_ns = excluded.granted_ns,
     broken = NULL
 RETURNING fence
 
@@ -75,11 +76,11 @@ RETURNING fence
 -- ?1 name, ?2 token, ?3 identity, ?4 mode, ?5 permits, ?6 size, ?7 fence, ?8 ttl, ?9 expires,
 -- ?10 boot
 INSERT INTO lockwright_shared_holder
-    (name, token, identity, mode, permits, size, fence, ttl_ns, expires_ns, boot, updated, broken)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, datetime('now', 'subsec'), NULL)
+    (name, token, identity, mode, permits, size, fence, ttl_ns, expires_ns, boot, granted_ns, broken)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?9 - ?8, NULL)
 ON CONFLICT (name, token) DO UPDATE SET
     identity = excluded.identity, mode = excluded.mode, permits = excluded.permits,
     size = excluded.size, fence = excluded.fence, ttl_ns = excluded.ttl_ns,
-    expires_ns = excluded.expires_ns, boot = excluded.boot, updated = excluded.updated,
+    expires_ns = excluded.expires_ns, boot = excluded.boot, granted_ns = excluded.granted_ns,
     broken = NULL
 RETURNING fence, 1 AS fences

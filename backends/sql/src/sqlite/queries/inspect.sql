@@ -16,6 +16,7 @@ SELECT held.name, coalesce(holder.token, held.token) AS token,
        coalesce(holder.mode, held.mode) AS mode, coalesce(holder.permits, 0) AS permits,
        coalesce(holder.size, 0) AS size, coalesce(holder.fence, held.fence) AS fence, held.fences,
        coalesce(holder.expires_ns, held.expires_ns) AS expires_ns, held.boot,
+       coalesce(holder.granted_ns, held.granted_ns) AS granted_ns,
        coalesce(holder.broken, held.broken) AS broken
 FROM held
 LEFT JOIN lockwright_shared_holder AS holder

@@ -1,7 +1,7 @@
 /* renew */
 -- ?1 JSON [[name, token, ttl], ...], ?2 now, ?3 boot
 UPDATE lockwright_lease
-SET ttl_ns = asked.ttl, expires_ns = ?2 + asked.ttl, updated = datetime('now', 'subsec')
+SET ttl_ns = asked.ttl, expires_ns = ?2 + asked.ttl
 FROM (
     SELECT value ->> 0 AS name, value ->> 1 AS token, value ->> 2 AS ttl FROM json_each(?1)
 ) AS asked
@@ -23,7 +23,7 @@ FROM (
 /* shared_renew */
 -- ?1 JSON [[name, token, ttl], ...], ?2 now, ?3 boot
 UPDATE lockwright_shared_holder
-SET ttl_ns = asked.ttl, expires_ns = ?2 + asked.ttl, updated = datetime('now', 'subsec')
+SET ttl_ns = asked.ttl, expires_ns = ?2 + asked.ttl
 FROM (
     SELECT value ->> 0 AS name, value ->> 1 AS token, value ->> 2 AS ttl FROM json_each(?1)
 ) AS asked
@@ -36,7 +36,8 @@ WHERE lockwright_shared_holder.name = asked.name AND lockwright_shared_holder.to
 RETURNING token
 
 /* shared_own */
-SELECT name, token, identity, mode, permits, size, fence, 1 AS fences, expires_ns, boot, broken
+SELECT name, token, identity, mode, permits, size, fence, 1 AS fences, expires_ns, boot, granted_ns,
+       broken
 FROM lockwright_shared_holder WHERE name = ?1 AND token = ?2
 
 /* shared_keep */
@@ -45,7 +46,6 @@ FROM lockwright_shared_holder WHERE name = ?1 AND token = ?2
 UPDATE lockwright_lease
 SET expires_ns = max(expires_ns, coalesce((
     SELECT max(shared.expires_ns) FROM lockwright_shared_holder AS shared
-    WHERE shared.name = lockwright_lease.name AND shared.boot = ?3 AND shared.mode <> 'exclusive'), 0)),
-    updated = datetime('now', 'subsec')
+    WHERE shared.name = lockwright_lease.name AND shared.boot = ?3 AND shared.mode <> 'exclusive'), 0))
 WHERE name IN (SELECT value FROM json_each(?1))
   AND mode <> 'exclusive' AND boot = ?3 AND expires_ns > ?2

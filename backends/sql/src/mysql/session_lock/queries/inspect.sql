@@ -7,7 +7,7 @@ SELECT :name, IS_USED_LOCK({key}),
        (SELECT COUNT(*) FROM information_schema.processlist AS waiting
         WHERE waiting.state = 'User lock'
           AND waiting.info LIKE CONCAT('%GET_LOCK(%X''', LOWER(HEX({key})), '''%')),
-       FALSE
+       FALSE, {since}
 FROM (SELECT 1 AS one) AS once
 LEFT JOIN {hold} AS held ON held.kind = 'session' AND held.name = :name
 LEFT JOIN information_schema.processlist AS activity ON activity.id = held.session;
@@ -15,7 +15,8 @@ LEFT JOIN information_schema.processlist AS activity ON activity.id = held.sessi
 /* session_list */
 SELECT held.name, IS_USED_LOCK({key_of_held}),
        IF(IS_USED_LOCK({key_of_held}) <=> IS_USED_LOCK({mark_of_held}), held.token, NULL),
-       held.token, held.identity, held.fence, {left}, held.broken, 0, FALSE
+       held.token, held.identity, held.fence, {left}, held.broken, 0, FALSE,
+       {since}
 FROM {hold} AS held
 LEFT JOIN information_schema.processlist AS activity ON activity.id = held.session
 WHERE held.kind = 'session' AND (held.name > :from OR :inclusive AND held.name = :from)
@@ -31,7 +32,7 @@ SELECT :name, held.session, held.token, held.token, held.identity, last.fence, {
            OR waiting.info LIKE CONCAT('SELECT name %FROM %X''', LOWER(HEX(:name)),
                                        '''% LOCK IN SHARE MODE')
            OR waiting.info LIKE CONCAT('SET @lockwright_barrier = %X''', LOWER(HEX(:name)), '''%')),
-       held.shared
+       held.shared, {since}
 FROM (SELECT 1 AS one) AS once
 LEFT JOIN {hold} AS last ON last.kind = 'row' AND last.name = :name
 LEFT JOIN (
@@ -45,7 +46,7 @@ LEFT JOIN information_schema.processlist AS activity ON activity.id = held.sessi
 
 /* row_list */
 SELECT held.name, held.session, held.token, held.token, held.identity, held.fence, {left},
-       held.broken, 0, held.shared
+       held.broken, 0, held.shared, {since}
 FROM (
     SELECT name, token, identity, fence, ttl_ms, session, updated, broken, FALSE AS shared
     FROM {hold} WHERE kind = 'row' AND (name > :from OR :inclusive AND name = :from)

@@ -13,7 +13,7 @@ SELECT :name, holding.pid::bigint, held.token, held.token, held.identity, last.f
        -- Counts the sessions that wait for the name's lock or barrier.
        (SELECT count(DISTINCT pid) FROM locks
         WHERE NOT granted AND key = CASE objsubid WHEN 1 THEN {key} ELSE {barrier_as_one} END),
-       holding.shared
+       holding.shared, {since}
 FROM (SELECT) AS once
 LEFT JOIN LATERAL (
     SELECT locks.pid, locks.shared, activity.state, activity.state_change
@@ -42,7 +42,7 @@ WITH locks AS MATERIALIZED (
     WHERE CASE WHEN key IN (SELECT key FROM locks) THEN true END ORDER BY name LIMIT :limit
 )
 SELECT last.name, holding.pid::bigint, held.token, held.token, held.identity, last.fence, {left},
-       held.broken, 0::bigint, locks.shared
+       held.broken, 0::bigint, locks.shared, {since}
 FROM names AS last
 JOIN locks ON locks.key = last.key
 JOIN sessions AS holding ON holding.pid = locks.pid
@@ -76,7 +76,7 @@ SELECT :name, holding.pid::bigint, held.token, held.token, held.identity, last.f
         WHERE locks.relation = '{row}'::regclass AND {in_this_database}
           AND CASE locktype WHEN 'tuple' THEN format('(%s,%s)', page, tuple)::tid END = rows.ctid
           OR {is_advisory} AND objsubid = 2 AND NOT granted AND {lock_key} = {barrier_as_one}),
-       coalesce(held.shared, false)
+       coalesce(held.shared, false), {since}
 FROM (SELECT) AS once
 LEFT JOIN {hold} AS last ON last.kind = 'row' AND last.name = :name
 LEFT JOIN (
@@ -90,7 +90,7 @@ WITH claims AS MATERIALIZED (
     SELECT pid, {lock_key} AS key FROM pg_locks AS locks WHERE {is_advisory} AND objsubid = 1 AND granted
 )
 SELECT held.name, holding.pid::bigint, held.token, held.token, held.identity, held.fence, {left},
-       held.broken, 0::bigint, held.shared
+       held.broken, 0::bigint, held.shared, {since}
 FROM ({records}) AS held
 JOIN LATERAL pg_stat_get_activity(held.session::int) AS holding ON true
 WHERE (held.name > :from OR :inclusive AND held.name = :from)

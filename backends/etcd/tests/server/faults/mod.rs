@@ -11,7 +11,7 @@ use lockwright_testbed::Proxy;
 use lockwright_testbed::etcd::Version;
 
 use crate::clusters::faults::{
-    LONG, blocking, elected, follower, hold_is_lost_in_time, holder_and_waiter, now, participants,
+    LONG, blocking, elected, follower, hold_is_lost_in_time, holder_and_waiter, participants,
     url_of, url_without,
 };
 use crate::common::{Cluster, locks};

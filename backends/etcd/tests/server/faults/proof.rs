@@ -2,15 +2,13 @@
 
 use std::time::Duration;
 
-use lockwright_core::{
-    AcquireOutcome, BootInstant, DistributedLock, Fence, ReleaseMode, Renew, RenewalOutcome, Wait,
-};
+use lockwright_core::{DistributedLock, Fence, Renew, RenewalOutcome};
 use lockwright_testbed::etcd::{Member, Version};
 use lockwright_testbed::proxy::{Proxy, Traffic};
 use tokio::time::{sleep, timeout};
 
-use super::{VERSIONS, cut_others, elected, now, start};
-use crate::common::{busy, claim_for, eventually, grant, server_and_client, stubborn};
+use super::{VERSIONS, cut_others, elected, start};
+use crate::common::{claim_for, eventually, grant, stubborn};
 
 /// How long a request to a paused member may take.
 const STANDSTILL: Duration = Duration::from_secs(12);
@@ -154,57 +152,4 @@ fn left_of_the_hold(member: &Member, fence: Fence) -> Duration {
     let told = member.ctl(&["lease", "timetolive", &lease]).unwrap();
     let left = told.split("remaining(").nth(1).and_then(|it| it.split('s').next()).unwrap();
     Duration::from_secs(left.parse().unwrap())
-}
-
-/// The waiter's key is the first in the queue, but the server is about to delete it, because the
-/// key's lease has expired.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_grant_after_a_wait_is_on_a_lease_that_is_alive() {
-    let ttl = Duration::from_secs(3);
-    let (cluster, rival) = server_and_client().await;
-    let etcd = stubborn(&cluster.url(), STANDSTILL).await;
-    let mut highest = None;
-    for round in 0..5 {
-        let first = claim_for("orders", Duration::from_secs(60));
-        grant(&rival, &first).await;
-        let waiting = claim_for("orders", ttl);
-        assert!(busy(&etcd, &waiting, Wait::Until(far())).await.queued);
-        rival.release(&first, ReleaseMode::Plain).await.unwrap();
-        cluster.members[0].freeze();
-        // The lease expires.
-        sleep(ttl + Duration::from_millis(1_100)).await;
-        let sent = now();
-        // `join!` polls the acquire first, so it begins before the thaw.
-        let thaw = async { cluster.members[0].thaw() };
-        let (attempt, ()) = tokio::join!(etcd.acquire(&waiting, Wait::Until(far())), thaw);
-        let (sent, attempt) = match attempt {
-            Ok(attempt) => (sent, attempt),
-            Err(_) => {
-                eventually(async || {
-                    let sent = now();
-                    Some((sent, etcd.acquire(&waiting, Wait::Until(far())).await.ok()?))
-                })
-                .await
-            }
-        };
-        let AcquireOutcome::Granted(granted) = attempt else {
-            panic!("no other claim waits: {attempt:?}")
-        };
-        assert!(Some(granted.fence) > highest, "round {round}");
-        highest = Some(granted.fence);
-        let valid_until = sent + granted.valid.unwrap_or(ttl).min(ttl);
-        while now() < valid_until {
-            let other = claim_for("orders", ttl);
-            if let Ok(AcquireOutcome::Granted(granted)) = rival.try_acquire(&other).await {
-                assert!(now() >= valid_until, "round {round}: the rival has {granted:?} too");
-                rival.release(&other, ReleaseMode::Plain).await.unwrap();
-            }
-            sleep(Duration::from_millis(20)).await;
-        }
-        eventually(async || etcd.release(&waiting, ReleaseMode::Reconcile).await.ok()).await;
-    }
-}
-
-fn far() -> BootInstant {
-    now() + Duration::from_secs(60)
 }

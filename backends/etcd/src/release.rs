@@ -152,14 +152,16 @@ async fn put_tombstone_on_lease(
                 return Err(failure);
             }
         };
+        // An earlier, unanswered copy of the request may have deleted the key.
+        let is_done = (answered.succeeded && created > 0) || answered.was_unsure;
+        let ended = if is_done { ReleaseOutcome::Released } else { ReleaseOutcome::NotHeld };
         if answered.succeeded {
-            let was_there = created > 0 || answered.was_unsure;
-            return Ok(if was_there { ReleaseOutcome::Released } else { ReleaseOutcome::NotHeld });
+            return Ok(ended);
         }
         let found = answered.found.first().and_then(Found::first);
         match found.filter(|entry| entry.token() == Some(token)) {
             Some(entry) => created = entry.created,
-            None => return Ok(ReleaseOutcome::NotHeld),
+            None => return Ok(ended),
         }
     }
     let message = "the claim's key changed during each attempt to delete it; retry";

@@ -14,6 +14,7 @@ use crate::common::{
     Cluster, FOR_EVER, busy, claim, claim_for, connect, eventually, fails, grant, lease_of, leases,
     name, released, server_and_client, server_and_proxy, stubborn,
 };
+use crate::queue::queue;
 
 struct Late {
     cluster: Cluster,
@@ -143,4 +144,23 @@ async fn a_refusal_that_may_be_overtaken_is_to_be_ended() {
         assert_eq!(late.tombstones(), tombstones + usize::from(refusal.queued));
     }
     assert!(unsure > 0, "it was answered at once by both ways");
+}
+
+/// The client repeats a release whose response was lost.
+#[tokio::test(flavor = "multi_thread")]
+async fn repeated_release_reports_the_first_ones_outcome() {
+    for release_mode in [ReleaseMode::Plain, ReleaseMode::Reconcile] {
+        let late = Late::start();
+        let etcd = connect(&late.url).await;
+        let held = claim("orders");
+        grant(&etcd, &held).await;
+        late.proxy.set(Traffic::SwallowAnswers);
+        let (released, ()) = tokio::join!(etcd.release(&held, release_mode), async {
+            eventually(|| async { queue(&late.cluster, "orders").await.is_empty().then_some(()) })
+                .await;
+            late.proxy.drop_connections();
+            late.proxy.set(Traffic::Forward);
+        });
+        assert_eq!(released.unwrap(), ReleaseOutcome::Released);
+    }
 }

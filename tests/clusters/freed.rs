@@ -21,17 +21,19 @@ use crate::common::{
 async fn claim_freed_before_its_grant_is_never_granted() {
     let (server, backend) = server_and_client().await;
     let operator = connect(&server.url()).await;
-    let (held, next) = (claim("x"), claim("x"));
-    grant(&backend, &held).await;
-    busy(&backend, &next, FOR_EVER).await;
-    released(&backend, &held, ReleaseMode::Plain).await;
-    let seen = BreakTarget::Token(next.token);
-    let broken = operator.break_lock(&next.name, seen, BreakMode::Now, "me", "why").await;
-    assert!(matches!(broken, Ok(Broken::Freed(_))), "{broken:?}");
-    for _ in 0..2 {
-        fails(backend.acquire(&next, FOR_EVER).await, ErrorKind::Lost(Reason::Broken));
+    for mode in [Mode::Exclusive, Mode::Shared] {
+        let (held, next) = (claim("x"), claim_as(mode));
+        grant(&backend, &held).await;
+        busy(&backend, &next, FOR_EVER).await;
+        released(&backend, &held, ReleaseMode::Plain).await;
+        let seen = BreakTarget::Token(next.token);
+        let broken = operator.break_lock(&next.name, seen, BreakMode::Now, "me", "why").await;
+        assert!(matches!(broken, Ok(Broken::Freed(_))), "{broken:?}");
+        for _ in 0..2 {
+            fails(backend.acquire(&next, FOR_EVER).await, ErrorKind::Lost(Reason::Broken));
+        }
+        assert_eq!(entries(&server, "x").await, 0);
     }
-    grant(&operator, &claim("x")).await;
 }
 
 /// The operator's connection breaks after the first of two deletions.

@@ -201,6 +201,10 @@ mod tests {
             let place = Place { is_unsure: true, is_overdue: true, ..place };
             end_overdue(shared, claim.token, &place).await.unwrap();
         }
+        let place = Place { is_overdue: true, ..Place::new(&gone, &held.key, held.created) };
+        gone.set_gone();
+        remove_claim(shared, claim.name.clone(), claim.token, place).await;
+        assert!(shared.registry.place(&claim).is_some());
         let renewed = etcd.renew(&[Renew::of(&claim)]).await.unwrap();
         assert!(matches!(renewed[0].outcome, RenewalOutcome::Renewed { .. }), "{renewed:?}");
     }

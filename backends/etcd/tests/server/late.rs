@@ -4,15 +4,16 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use lockwright_core::{
-    AcquireOutcome, DistributedLock, ErrorKind, Reason, ReleaseMode, ReleaseOutcome, Wait,
+    AcquireOutcome, DistributedLock, ErrorKind, Fence, Reason, ReleaseMode, ReleaseOutcome, Renew,
+    RenewalOutcome, Wait,
 };
 use lockwright_etcd::Etcd;
 use lockwright_testbed::proxy::{Proxy, Traffic};
 use tokio::time::sleep;
 
 use crate::common::{
-    Cluster, FOR_EVER, busy, claim, claim_for, connect, eventually, fails, grant, lease_of, leases,
-    name, released, server_and_client, server_and_proxy, stubborn,
+    Cluster, FOR_EVER, busy, claim, claim_for, connect, eventually, fails, grant, granted_soon,
+    key_of, lease_of, leases, name, released, server_and_client, server_and_proxy, stubborn,
 };
 use crate::queue::queue;
 
@@ -163,4 +164,40 @@ async fn repeated_release_reports_the_first_ones_outcome() {
         });
         assert_eq!(released.unwrap(), ReleaseOutcome::Released);
     }
+}
+
+/// The first request may still arrive after a later one has failed, or after the hold's loss.
+#[tokio::test(flavor = "multi_thread")]
+async fn lost_hold_with_an_unanswered_request_leaves_a_tombstone() {
+    let late = Late::start();
+    let (etcd, lost) = (late.hasty().await, claim("orders"));
+    grant(&etcd, &claim("other")).await;
+    late.proxy.set(Traffic::SwallowAnswers);
+    fails(etcd.acquire(&lost, Wait::No).await, ErrorKind::Indeterminate);
+    late.proxy.cut();
+    fails(etcd.acquire(&lost, Wait::No).await, ErrorKind::Unavailable);
+    late.proxy.set(Traffic::Forward);
+    late.proxy.mend();
+    granted_soon(&etcd, &lost, Wait::No).await;
+    late.cluster.ctl(&["del", &key_of(&late.cluster, "orders")]).unwrap();
+    let renewals = etcd.renew(&[Renew::of(&lost)]).await.unwrap();
+    assert_eq!(renewals[0].outcome, RenewalOutcome::NotHeld(Reason::Gone));
+    assert_eq!(late.tombstones(), 1);
+}
+
+/// The client repeats an acquire whose response was lost.
+#[tokio::test(flavor = "multi_thread")]
+async fn repeated_acquire_has_the_first_ones_fence() {
+    let late = Late::start();
+    let (etcd, waits) = (connect(&late.url).await, claim("orders"));
+    grant(&etcd, &claim("other")).await;
+    late.proxy.set(Traffic::SwallowAnswers);
+    let (attempt, created) = tokio::join!(etcd.acquire(&waits, FOR_EVER), async {
+        let (_, created) = eventually(async || queue(&late.cluster, "orders").await.pop()).await;
+        late.proxy.drop_connections();
+        late.proxy.set(Traffic::Forward);
+        created
+    });
+    let Ok(AcquireOutcome::Granted(granted)) = attempt else { panic!("{attempt:?}") };
+    assert_eq!(granted.fence, Fence::new(created.unsigned_abs()));
 }

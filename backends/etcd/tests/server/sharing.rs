@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use lockwright_core::{
-    Claim, DistributedLock, ErrorKind, Mode, ReleaseMode, ReleaseOutcome, Renew, RenewalMode,
-    RenewalOutcome,
+    Claim, DistributedLock, ErrorKind, Mode, Reason, ReleaseMode, ReleaseOutcome, Renew,
+    RenewalMode, RenewalOutcome, Wait,
 };
 use lockwright_etcd::Etcd;
 use lockwright_testbed::proxy::Traffic;
 
 use crate::clusters::shared::{PERMIT, claim_as};
 use crate::common::{
-    claim, claim_for, connect, eventually, fails, grant, leases, released, renewed,
+    busy, claim, claim_for, connect, eventually, fails, grant, key_of, leases, released, renewed,
     server_and_client, server_and_proxy,
 };
 
@@ -41,12 +41,21 @@ async fn hold_moves_to_the_backend_that_repeats_its_claim() {
     let claim = claim_for("a", Duration::from_secs(2));
     let first = grant(&one, &claim).await;
     assert_eq!(grant(&other, &claim).await.fence, first.fence);
+    let renewals = one.renew(&[Renew::of(&claim)]).await.unwrap();
+    assert_eq!(renewals[0].outcome, RenewalOutcome::Indeterminate, "it was on another lease");
+    renewed(&one, &claim).await;
+    assert_eq!(grant(&other, &claim).await.fence, first.fence);
+    let reader = claim_as(Mode::Shared);
+    let first = grant(&one, &reader).await;
+    assert_eq!(grant(&other, &reader).await.fence, first.fence);
     // The hold is on the second client's lease now, so the first client must not end it after the
     // TTL.
     for _ in 0..8 {
         tokio::time::sleep(Duration::from_millis(500)).await;
         renewed(&other, &claim).await;
     }
+    // The first client's lease still has the key's name.
+    busy(&one, &claim_for("a", claim.ttl), Wait::No).await;
     drop(one);
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert!(matches!(
@@ -55,41 +64,26 @@ async fn hold_moves_to_the_backend_that_repeats_its_claim() {
     ));
 }
 
-/// A client that releases another client's hold first searches for the hold's key. Before the
-/// deletion, the next hold may get the same key.
+/// The first client's next hold has the key that the second client took over.
 #[tokio::test(flavor = "multi_thread")]
-async fn release_by_token_never_ends_the_next_hold() {
-    let (cluster, proxy, url) = server_and_proxy();
-    let (etcd, far) = (connect(&cluster.url()).await, connect(&url).await);
-    let delay = Duration::from_millis(300);
-    proxy.set(Traffic::Delay(delay));
-    // This hold keeps the lease in use, so that each hold of `orders` has the same key.
-    grant(&etcd, &claim("other")).await;
-    for _ in 0..20 {
-        let (held, later) = (claim("orders"), claim("orders"));
-        grant(&etcd, &held).await;
-        let key = crate::queue::queue(&cluster, "orders").await.remove(0).0;
-        let begun = tokio::time::Instant::now();
-        let ending = async { (far.release(&held, ReleaseMode::Plain).await, begun.elapsed()) };
-        let ((ended, took), own) = tokio::join!(ending, async {
-            // After this time, the search's response is in flight.
-            tokio::time::sleep(delay * 2).await;
-            let own = etcd.release(&held, ReleaseMode::Plain).await.unwrap();
-            grant(&etcd, &later).await;
-            own
-        });
-        let now = crate::queue::queue(&cluster, "orders").await;
-        let now: Vec<_> = now.into_iter().map(|(key, _)| key).collect();
-        assert_eq!(now, [key], "the next one was ended");
-        etcd.release(&later, ReleaseMode::Plain).await.unwrap();
-        // A round counts if the far client found the key before the other client's deletion, and
-        // reports `NotHeld`. It reports `Released` after repeating its own deletion.
-        let was_between = took >= delay * 3 && own == ReleaseOutcome::Released;
-        if was_between && ended.unwrap() == ReleaseOutcome::NotHeld {
-            return;
+async fn release_of_a_moved_hold_never_ends_the_next_hold() {
+    let (cluster, one) = server_and_client().await;
+    let two = connect(&cluster.url()).await;
+    for release_mode in [ReleaseMode::Plain, ReleaseMode::Reconcile] {
+        let (moved, next) = (claim("orders"), claim("orders"));
+        grant(&one, &moved).await;
+        grant(&two, &moved).await;
+        let key = key_of(&cluster, "orders");
+        released(&one, &moved, ReleaseMode::Plain).await;
+        grant(&one, &next).await;
+        assert_eq!(key_of(&cluster, "orders"), key);
+        assert_eq!(two.release(&moved, release_mode).await.unwrap(), ReleaseOutcome::NotHeld);
+        assert_eq!(key_of(&cluster, "orders"), key, "the next hold was ended");
+        if release_mode == ReleaseMode::Reconcile {
+            fails(one.try_acquire(&moved).await, ErrorKind::Lost(Reason::Gone));
         }
+        released(&two, &next, ReleaseMode::Plain).await;
     }
-    panic!("it was never ended in between: it showed nothing");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -180,3 +180,33 @@ async fn move_marked(shared: &Arc<Shared>, mut marked: Entry) -> Result<Broken> 
     }
     Ok(Broken::RunsOut(Duration::ZERO))
 }
+
+#[cfg(test)]
+mod tests {
+    use lockwright_conformance::test_helpers::{claim, grant, released, renewed};
+    use lockwright_core::ReleaseMode;
+    use lockwright_testbed as testbed;
+
+    use super::*;
+    use crate::Etcd;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn break_of_an_ended_hold_leaves_the_next_one_on_etcd() {
+        let server = testbed::Etcd::options().members(1).start().unwrap();
+        let etcd = Etcd::connect(&server.url()).await.unwrap();
+        let (ended, next) = (claim("x"), claim("x"));
+        let (shared, name) = (&etcd.shared, &ended.name);
+        grant(&etcd, &ended).await;
+        let seen = shared.queue(name, None).await.unwrap().holders.remove(0);
+        released(&etcd, &ended, ReleaseMode::Plain).await;
+        grant(&etcd, &next).await;
+        assert_eq!(shared.registry.place(&next).unwrap().key, seen.key);
+        for how in [BreakMode::Now, BreakMode::RunOut] {
+            let broken = break_one(shared, name, seen.clone(), how, "me: why").await;
+            assert_eq!(broken.unwrap(), Broken::NotHeld);
+        }
+        renewed(&etcd, &next).await;
+        let (left, granted) = (Duration::from_secs(1), ended.ttl);
+        assert_eq!(valid_for(&seen, left, granted), granted, "it may just have been renewed");
+    }
+}

@@ -4,14 +4,15 @@ use std::time::Duration;
 
 use etcd_client::{Client, PutOptions};
 use lockwright_core::{
-    AcquireOutcome, BreakMode, BreakTarget, Broken, Claim, DistributedLock, Renew, RenewalOutcome,
+    AcquireOutcome, BreakMode, BreakTarget, Broken, Claim, DistributedLock, ErrorKind, Reason,
+    Renew, RenewalOutcome,
 };
 use lockwright_testbed::proxy::Traffic;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::common::{
-    FOR_EVER, busy, claim, claim_for, connect, eventually, grant, key_of, server_and_client,
+    FOR_EVER, busy, claim, claim_for, connect, eventually, fails, grant, key_of, server_and_client,
     server_and_proxy,
 };
 
@@ -42,6 +43,12 @@ async fn marked_hold_runs_out_after_a_second_break() {
     let on_its_lease = PutOptions::new().with_ignore_lease();
     kv.put(key.as_str(), marked, Some(on_its_lease)).await.unwrap();
     let operator = connect(&cluster.url()).await;
+    for client in [&etcd, &operator] {
+        fails(client.try_acquire(&broken).await, ErrorKind::Lost(Reason::Broken));
+        let renewals = client.renew(&[Renew::of(&broken)]).await.unwrap();
+        assert_eq!(renewals[0].outcome, RenewalOutcome::NotHeld(Reason::Broken));
+    }
+    assert_eq!(lease_of(&client, &key).await.unwrap().0, shared);
     let mut leases = HashSet::new();
     for _ in 0..2 {
         let seen = BreakTarget::Token(broken.token);

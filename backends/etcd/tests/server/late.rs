@@ -183,6 +183,10 @@ async fn lost_hold_with_an_unanswered_request_leaves_a_tombstone() {
     let renewals = etcd.renew(&[Renew::of(&lost)]).await.unwrap();
     assert_eq!(renewals[0].outcome, RenewalOutcome::NotHeld(Reason::Gone));
     assert_eq!(late.tombstones(), 1);
+    let deleted = claim("deleted");
+    grant(&etcd, &deleted).await;
+    late.cluster.ctl(&["del", &key_of(&late.cluster, "deleted")]).unwrap();
+    fails(etcd.try_acquire(&deleted).await, ErrorKind::Lost(Reason::Gone));
 }
 
 /// The client repeats an acquire whose response was lost.

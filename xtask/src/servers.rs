@@ -45,6 +45,8 @@ const NEEDS: &[Need] = &[
         probe: &["--no-defaults", "--version"], why: "the sql backend is tested against a real server", ..VERSION },
     Need { what: "MariaDB's command line client", binary: "mariadb", least: None, packages: &["mariadb-client-core"],
         probe: &["--no-defaults", "--version"], why: "tests look at the server through it", ..VERSION },
+    Need { what: "SQLite's command line client", binary: "sqlite3", packages: &["sqlite3"],
+        why: "a test of the command locks its database through it", ..VERSION },
     Need { what: "PgBouncer", binary: "pgbouncer", least: Some((1, 18)), packages: &["pgbouncer"],
         why: "the sql backend is tested through a pool of connections that isn't its own", ..VERSION },
     Need { what: "OpenSSL's command", binary: "openssl", least: Some((1, 1)), packages: &["openssl"],
@@ -80,7 +82,7 @@ const NEEDS: &[Need] = &[
         probe: &["--tool=callgrind", "--version"], why: "it counts the instructions of the hot paths", ..VERSION },
 ];
 
-const TO_BUILD: &[&str] = &["protoc"];
+const FOR_QUICK: &[&str] = &["protoc", "sqlite3"];
 
 const FOR_PEERS_TOO: &[&str] = &["go", "javac", "python3"];
 
@@ -95,7 +97,7 @@ const FOR_PEERS: &[Need] = &[
 ];
 
 pub(crate) fn provide(with_servers: bool) -> Result<(), String> {
-    let wanted = NEEDS.iter().filter(|need| with_servers || TO_BUILD.contains(&need.binary));
+    let wanted = NEEDS.iter().filter(|need| with_servers || FOR_QUICK.contains(&need.binary));
     let missing = provide_these(&wanted.collect::<Vec<_>>());
     if missing.is_empty() { Ok(()) } else { Err(instructions(&missing)) }
 }

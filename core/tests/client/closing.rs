@@ -1,12 +1,14 @@
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Wake, Waker};
 
-use lockwright_core::{Clock, DistributedLock, Error, ErrorKind, HoldState, Locks, Reason};
+use lockwright_core::{
+    Clock, DistributedLock, Error, ErrorKind, HoldState, Locks, Reason, Token, TokenSource,
+};
 use lockwright_memory::Memory;
 
 use crate::support::{
-    Fate, Faulty, Op, TTL, UNAVAILABLE, another_client, client, faulty_memory, millis, poll_once,
-    polled, runtime, secs, settle_down, troubled, troubled_with, two_clients_elsewhere,
+    Fate, Faulty, Op, TTL, UNAVAILABLE, another_client, client, fails, faulty_memory, millis,
+    poll_once, polled, runtime, secs, settle_down, troubled, troubled_with, two_clients_elsewhere,
 };
 
 /// Closes the client, and checks that the waiting `request` fails at once and leaves no hold.
@@ -181,6 +183,25 @@ async fn no_request_is_granted_once_close_has_returned() {
             task.await.unwrap();
         }
     }
+}
+
+/// The client creates the token after its check that it is open, and before it sends the request.
+#[tokio::test(start_paused = true)]
+async fn hold_granted_after_a_close_is_released_and_not_kept() {
+    let (_, memory, clock) = client();
+    let to_close = Arc::new(Mutex::new(None::<Locks>));
+    let closing = Arc::clone(&to_close);
+    let source = move || {
+        let locks = closing.lock().unwrap().take().unwrap();
+        let _ = poll_once(&mut Box::pin(locks.close()));
+        Token::random()
+    };
+    let builder = Locks::builder(memory.clone()).tokens(TokenSource::from_fn(source)).clock(clock);
+    let locks = builder.build().unwrap();
+    *to_close.lock().unwrap() = Some(locks.clone());
+    fails(locks.mutex("x").at_least(TTL).acquire(), ErrorKind::Closed).await;
+    locks.close().await;
+    assert!(memory.is_empty());
 }
 
 #[tokio::test(start_paused = true)]

@@ -52,6 +52,41 @@ async fn without_tombstones_it_is_released_until_it_can_no_longer_be_held() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn without_tombstones_it_is_released_until_one_ttl_after_its_last_request() {
+    let (locks, faulty, other, _, clock) = troubled_with(|profile| profile.tombstones = false);
+    let _held = other.mutex("x").acquire().await.unwrap();
+    let waiting = tokio::spawn(locks.mutex("x").acquire());
+    clock.sleep(TTL / 2).await;
+    faulty.always(Op::Acquire, Fate::Hang);
+    faulty.called(Op::Acquire, faulty.calls(Op::Acquire).len() + 1).await;
+    let last_sent = clock.now();
+    waiting.abort();
+    clock.sleep(TTL * 3).await;
+    assert!(faulty.calls(Op::Release).last().unwrap().at > last_sent + TTL);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_tombstones_a_hold_is_released_until_its_acquire_can_no_longer_arrive() {
+    let (locks, faulty, _, _, clock) = troubled_with(|profile| profile.tombstones = false);
+    faulty.next(Op::Acquire, [Fate::LoseRequest]);
+    let guard = locks.mutex("x").acquire().await.unwrap();
+    let granted = clock.now();
+    guard.release().await.unwrap();
+    clock.sleep(TTL * 3).await;
+    assert!(faulty.calls(Op::Release).last().unwrap().at > granted + TTL);
+}
+
+#[tokio::test(start_paused = true)]
+async fn unanswered_reconciliation_is_not_given_up() {
+    let (locks, faulty, _, _, clock) = troubled();
+    faulty.next(Op::Acquire, [Fate::LoseRequest]);
+    faulty.always(Op::Release, UNAVAILABLE);
+    locks.mutex("x").try_acquire().await.unwrap_err();
+    clock.sleep(TTL * 5).await;
+    assert_eq!(locks.metrics().releasing, 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn errors_that_time_does_not_heal_come_at_once() {
     for kind in [ErrorKind::Denied, ErrorKind::Conflict, ErrorKind::InvalidInput] {
         let (locks, faulty, _, _, clock) = troubled();

@@ -55,10 +55,12 @@ async fn period_begins_with_a_completed_release() {
     let (locks, memory, clock) = client();
     let other = another_client(&memory, &clock);
     let request = || locks.mutex("x").once_per(KEPT);
+    let begun = clock.now();
     drop(request().acquire().await.unwrap());
     locks.mutex("y").acquire().await.unwrap().release().await.unwrap();
     settle_down().await;
     request().with(async |_| clock.sleep(secs(15)).await).await.unwrap();
+    assert_eq!(clock.now(), begun + secs(15), "a dropped guard starts no period");
     assert!(request().try_acquire().await.unwrap().is_none());
     expect_free_at(&other, &clock, clock.now() + KEPT).await;
 }
@@ -125,6 +127,20 @@ async fn late_renewal_does_not_shorten_the_kept_hold() {
         clock.sleep(TTL * 2).await;
         assert!(faulty.calls(Op::Renew).len() > renewals, "the last renewal is repeated");
         expect_free_at(&other, &clock, granted + KEPT).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn last_renewal_is_repeated_only_after_an_unanswered_request() {
+    for (fate, is_repeated) in [(Fate::Pass, false), (Fate::LoseAnswer, true)] {
+        let (locks, faulty, ..) = troubled();
+        faulty.next(Op::Acquire, [fate]);
+        let guard = locks.mutex("x").at_least(KEPT).acquire().await.unwrap();
+        faulty.called(Op::Renew, 1).await;
+        guard.renew().await.unwrap();
+        guard.release().await.unwrap();
+        settle_down().await;
+        assert_eq!(locks.metrics().releasing > 0, is_repeated, "{fate:?}");
     }
 }
 

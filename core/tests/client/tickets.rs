@@ -1,5 +1,5 @@
 use lockwright_core::validity::Rules;
-use lockwright_core::{ErrorKind, Locks, Reason, Ticket};
+use lockwright_core::{ErrorKind, Event, Locks, Owner, Reason, Ticket};
 
 use crate::support::{
     Fate, Op, TTL, UNAVAILABLE, another_client, client, fails, millis, secs, settle_down, troubled,
@@ -154,4 +154,14 @@ async fn late_duplicate_of_the_acquire_is_not_the_tickets_hold() {
 async fn assert_over(locks: &Locks, ticket: &Ticket) {
     fails(locks.renew_ticket(ticket), ErrorKind::Lost(Reason::Gone)).await;
     fails(locks.release_ticket(ticket), ErrorKind::Lost(Reason::Gone)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn guard_of_a_lost_hold_that_became_no_ticket_is_released_when_dropped() {
+    let (locks, faulty, _, memory, _) = troubled();
+    let guard = locks.mutex("x").reentrant(&Owner::new()).acquire().await.unwrap();
+    faulty.send_event(&Event::Lost(guard.token(), Reason::Gone));
+    drop(guard.into_ticket().unwrap_err());
+    settle_down().await;
+    assert!(memory.is_empty());
 }

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use lockwright_core::validity::Rules;
-use lockwright_core::{ErrorKind, Locks, Reason, Step};
+use lockwright_core::{BootInstant, ErrorKind, Event, Fence, Granted, Locks, Reason, Step, Token};
 
 use crate::support::{
-    Fate, Op, TTL, client, fails, millis, secs, settle_down, troubled, troubled_with,
+    Fate, Faulty, Op, TTL, client, fails, millis, secs, settle_down, troubled, troubled_with,
 };
 
 #[tokio::test(start_paused = true)]
@@ -116,12 +116,14 @@ async fn an_answer_that_could_be_of_no_use_is_not_waited_for() {
 async fn check_is_exact_also_when_no_timer_noticed() {
     let (locks, _, clock) = client();
     let guard = locks.mutex("x").acquire().await.unwrap();
+    let unchecked = locks.mutex("y").acquire().await.unwrap();
     let left = guard.remaining();
     clock.jump(left - Duration::from_nanos(1));
     guard.check().unwrap();
     clock.jump(Duration::from_nanos(1));
     assert_eq!(guard.check().unwrap_err().kind(), ErrorKind::Lost(Reason::Expired));
     assert_eq!(guard.remaining(), Duration::ZERO);
+    fails(unchecked.release(), ErrorKind::Lost(Reason::Expired)).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -167,4 +169,51 @@ async fn a_renewal_answered_after_the_term_does_not_revive_the_hold() {
     clock.jump(guard.remaining() + millis(10));
     clock.sleep(millis(200)).await;
     assert_eq!(guard.check().unwrap_err().kind(), ErrorKind::Lost(Reason::Expired));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_answered_after_a_loss_does_not_move_the_deadline() {
+    let (locks, faulty, _, _, clock) = troubled();
+    let guard = locks.mutex("x").acquire().await.unwrap();
+    let deadline = guard.deadline();
+    faulty.next(Op::Renew, [Fate::DelayAnswer(millis(100))]);
+    faulty.called(Op::Renew, 1).await;
+    faulty.send_event(&Event::Lost(guard.token(), Reason::Broken));
+    clock.sleep(millis(200)).await;
+    assert_eq!(locks.metrics().renewals, 1);
+    assert_eq!(guard.deadline(), deadline);
+}
+
+fn offer(faulty: &Faulty, token: Token, start: BootInstant) {
+    let mut granted = Granted::new(Fence::new(u64::MAX >> 1));
+    granted.start = Some(start);
+    faulty.send_event(&Event::Handed(token, granted));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_offer_is_anchored_at_its_start() {
+    let (locks, faulty, other, _, clock) = troubled();
+    let _held = other.mutex("x").acquire().await.unwrap();
+    let waiting = tokio::spawn(locks.mutex("x").acquire());
+    settle_down().await;
+    let start = clock.now();
+    clock.sleep(millis(100)).await;
+    offer(&faulty, faulty.calls(Op::Acquire)[0].token, start);
+    let guard = waiting.await.unwrap().unwrap();
+    assert_eq!(guard.deadline(), start + Rules::default().validity(TTL));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_offer_to_an_ended_claim_is_not_used_for_the_next() {
+    let (locks, faulty, other, _, clock) = troubled();
+    let _held = other.mutex("x").acquire().await.unwrap();
+    faulty.next(Op::Acquire, [Fate::Pass, Fate::Refuse(ErrorKind::Lost(Reason::Gone))]);
+    let waiting = tokio::spawn(locks.mutex("x").acquire());
+    faulty.called(Op::Acquire, 3).await;
+    settle_down().await;
+    let calls = faulty.calls(Op::Acquire);
+    assert_ne!(calls[2].token, calls[0].token);
+    offer(&faulty, calls[0].token, clock.now());
+    settle_down().await;
+    assert!(!waiting.is_finished());
 }

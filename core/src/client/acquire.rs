@@ -9,8 +9,8 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use crate::{
-    AcquireOutcome, BootInstant, Busy, Claim, Error, ErrorKind, Granted, LockName, Mode,
-    ReleaseMode, Result, Step, Wait, WakeUp,
+    AcquireOutcome, BootInstant, Busy, Claim, Error, ErrorKind, Granted, LockName, Mode, Result,
+    Step, Wait, WakeUp,
 };
 
 use super::pending::Before;
@@ -265,8 +265,7 @@ pub(super) fn take_answer(
             shared.metrics.attempts.add(1);
             pending.release_mode = before.release_mode;
             // Even if `busy.queued` is false, an earlier request may have queued the claim.
-            pending.on_server =
-                busy.queued || before.on_server || pending.release_mode == ReleaseMode::Reconcile;
+            pending.on_server = busy.queued || before.on_server;
             Answer::Busy(busy)
         }
         Err(error) => {

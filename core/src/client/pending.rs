@@ -60,7 +60,7 @@ impl Pending {
 
     pub(crate) fn undo_send(&mut self, before: Before) {
         self.release_mode = before.release_mode;
-        self.on_server = before.on_server || before.release_mode == ReleaseMode::Reconcile;
+        self.on_server = before.on_server;
     }
 }
 

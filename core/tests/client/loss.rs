@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use lockwright_core::{BreakMode, BreakTarget, ErrorKind, Event, HoldState, Reason};
 
 use crate::support::{
-    Fate, Op, TTL, UNAVAILABLE, client, millis, polled, secs, settle_down, troubled,
+    Fate, Op, TTL, UNAVAILABLE, client, millis, poll_once, polled, secs, settle_down, troubled,
 };
 
 #[tokio::test(start_paused = true)]
@@ -28,17 +28,13 @@ async fn every_poll_of_run_looks_at_the_clock_first() {
     let (locks, _, clock) = client();
     let guard = locks.mutex("x").acquire().await.unwrap();
     let polls = AtomicU32::new(0);
-    let jumping = clock.clone();
-    let error = guard
-        .run(std::future::poll_fn(|cx| {
-            // The clock jumps past the deadline without firing a timer, as after a suspend.
-            polls.fetch_add(1, Ordering::SeqCst);
-            jumping.jump(TTL);
-            cx.waker().wake_by_ref();
-            std::task::Poll::<()>::Pending
-        }))
-        .await
-        .unwrap_err();
+    let mut running = polled(guard.run(std::future::poll_fn(|_| {
+        polls.fetch_add(1, Ordering::SeqCst);
+        std::task::Poll::<()>::Pending
+    })));
+    // The clock jumps past the deadline without firing a timer, as after a suspend.
+    clock.jump(TTL);
+    let error = poll_once(&mut running).unwrap().unwrap_err();
     assert_eq!(polls.load(Ordering::SeqCst), 1);
     assert_eq!(error.kind(), ErrorKind::Lost(Reason::Expired));
 }
@@ -116,6 +112,7 @@ async fn every_reason_reaches_the_holder() {
     ] {
         let guard = locks.mutex("x").acquire().await.unwrap();
         faulty.send_event(&Event::Lost(guard.token(), reason));
+        faulty.send_event(&Event::Lost(guard.token(), Reason::Unreachable));
         // On this runtime's single thread, no task runs between the event and the check.
         assert_eq!(guard.check().unwrap_err().kind(), ErrorKind::Lost(reason));
         let _lost = guard.release().await;

@@ -217,3 +217,11 @@ async fn limit_counts_for_the_second_lock_too() {
     fails(request, ErrorKind::TimedOut(Step::Answer)).await;
     assert!(clock.now().saturating_since(start) < secs(1) + millis(5));
 }
+
+#[tokio::test(start_paused = true)]
+async fn first_lock_that_is_lost_during_the_second_try_fails_the_request() {
+    let (locks, faulty, ..) = troubled();
+    faulty.next(Op::Acquire, [Fate::Pass, Fate::DelayAnswer(secs(3))]);
+    let both = locks.multi(["a", "b"]).max_hold(secs(2));
+    fails(both.try_acquire(), ErrorKind::Lost(Reason::HeldTooLong)).await;
+}

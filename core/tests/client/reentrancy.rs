@@ -148,7 +148,9 @@ async fn hold_lost_before_its_deadline_is_not_entered() {
     let (locks, faulty, ..) = troubled();
     let owner = Owner::new();
     let first = locks.mutex("x").reentrant(&owner).acquire().await.unwrap();
+    let second = locks.mutex("x").reentrant(&owner).acquire().await.unwrap();
     faulty.send_event(&Event::Lost(first.token(), Reason::Gone));
     assert!(first.check().is_err());
     assert!(locks.mutex("x").reentrant(&owner).try_acquire().await.unwrap().is_none());
+    fails(second.release(), ErrorKind::Lost(Reason::Gone)).await;
 }

@@ -3,12 +3,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Wake, Waker};
 
-use lockwright_core::{Clock, ErrorKind, Event, Guard, HoldState, Locks, Owner, Reason};
+use lockwright_core::{
+    BreakMode, BreakTarget, Clock, ErrorKind, Event, Guard, HoldState, Locks, Owner, Reason,
+};
 use lockwright_memory::Memory;
 
 use crate::support::{
-    Fate, Op, TTL, UNAVAILABLE, another_client, block_on, client, faulty_memory, hold, millis,
-    poll_once, runtime, secs, settle_down, troubled, troubled_with, two_clients_elsewhere,
+    Fate, Op, TTL, UNAVAILABLE, another_client, block_on, client, fails, faulty_memory, hold,
+    millis, poll_once, polled, runtime, secs, settle_down, troubled, troubled_with,
+    two_clients_elsewhere,
 };
 
 #[tokio::test(start_paused = true)]
@@ -68,6 +71,15 @@ async fn after_a_renewal_that_extends_nothing_there_is_a_pause() {
     assert!((1..10).contains(&renewals), "{renewals}");
 }
 
+#[tokio::test(start_paused = true)]
+async fn fixed_hold_at_risk_is_not_renewed() {
+    let (locks, faulty, ..) = troubled();
+    let guard = locks.mutex("x").fixed().acquire().await.unwrap();
+    faulty.send_event(&Event::AtRisk(guard.token()));
+    assert_eq!(guard.signal().ended().await, HoldState::Lost(Reason::Expired));
+    assert!(faulty.calls(Op::Renew).is_empty());
+}
+
 /// Simulates a grant by an event, whose first term is short.
 #[tokio::test(start_paused = true)]
 async fn a_short_first_term_of_a_long_ttl_is_renewed_in_time() {
@@ -110,6 +122,18 @@ async fn a_failed_or_partial_answer_is_no_loss() {
         guards.iter().for_each(|guard| guard.check().unwrap());
         assert!(locks.metrics().renewals_failed >= if batch == 1 { 1 } else { 3 });
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn renewal_by_hand_succeeds_only_if_the_answer_says_so() {
+    let (locks, faulty, other, ..) = troubled();
+    let guard = locks.mutex("x").acquire().await.unwrap();
+    faulty.next(Op::Renew, [Fate::Short(0), Fate::Slow(millis(100))]);
+    fails(guard.renew(), ErrorKind::Indeterminate).await;
+    let renewing = polled(guard.renew());
+    other.break_lock("x", BreakTarget::Any, BreakMode::RunOut, "test").await.unwrap();
+    assert!(!guard.verify().await.unwrap());
+    fails(renewing, ErrorKind::Lost(Reason::Broken)).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -133,7 +133,7 @@ async fn late_renewal_does_not_shorten_the_kept_hold() {
 #[tokio::test(start_paused = true)]
 async fn last_renewal_is_repeated_only_after_an_unanswered_request() {
     for (fate, is_repeated) in [(Fate::Pass, false), (Fate::LoseAnswer, true)] {
-        let (locks, faulty, ..) = troubled();
+        let (locks, faulty, _, _, clock) = troubled();
         faulty.next(Op::Acquire, [fate]);
         let guard = locks.mutex("x").at_least(KEPT).acquire().await.unwrap();
         faulty.called(Op::Renew, 1).await;
@@ -141,6 +141,10 @@ async fn last_renewal_is_repeated_only_after_an_unanswered_request() {
         guard.release().await.unwrap();
         settle_down().await;
         assert_eq!(locks.metrics().releasing > 0, is_repeated, "{fate:?}");
+        clock.sleep(TTL).await;
+        let renewals = faulty.calls(Op::Renew);
+        let pauses = renewals.windows(2).map(|pair| pair[1].at.saturating_since(pair[0].at));
+        assert!(pauses.max().unwrap() <= TTL / 4, "an unanswered request sets the TTL: {fate:?}");
     }
 }
 

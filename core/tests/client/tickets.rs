@@ -151,6 +151,28 @@ async fn late_duplicate_of_the_acquire_is_not_the_tickets_hold() {
     assert_over(&locks, &ticket).await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn late_duplicate_of_the_acquire_is_released_and_never_granted_again() {
+    let (locks, faulty, other, _, clock) = troubled();
+    let again = [TTL * 2, TTL * 3].map(Fate::DelayRequest);
+    faulty.next(Op::Acquire, again);
+    let ticket = locks.mutex("x").acquire().await.unwrap().into_ticket().unwrap();
+    clock.sleep(TTL * 5 / 2).await;
+    fails(locks.release_ticket(&ticket), ErrorKind::Lost(Reason::Gone)).await;
+    faulty.settled().await;
+    assert!(other.inspect("x").await.unwrap().holders.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn ticket_of_a_fixed_hold_is_fixed() {
+    let (locks, faulty, _, _, clock) = troubled();
+    let ticket = locks.mutex("x").fixed().acquire().await.unwrap().into_ticket().unwrap();
+    let resumed = locks.resume(&ticket).await.unwrap();
+    clock.sleep(TTL).await;
+    fails(resumed.release(), ErrorKind::Lost(Reason::Expired)).await;
+    assert!(faulty.calls(Op::Renew).is_empty());
+}
+
 async fn assert_over(locks: &Locks, ticket: &Ticket) {
     fails(locks.renew_ticket(ticket), ErrorKind::Lost(Reason::Gone)).await;
     fails(locks.release_ticket(ticket), ErrorKind::Lost(Reason::Gone)).await;

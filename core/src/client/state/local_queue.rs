@@ -243,8 +243,8 @@ impl Turns {
             return Ok(Entry::NoTurn);
         };
         let turn = self.taken.get(name).and_then(|taken| taken.reentry.as_ref());
-        if let Some(reentry) = turn.filter(|reentry| reentry.owner == *owner) {
-            return Err(unchangeable(reentry.mode, wanted.mode));
+        if turn.is_some_and(|reentry| reentry.owner == *owner) {
+            return Err(unchangeable(Mode::Exclusive, wanted.mode));
         }
         match self.shared_holders.of(name, owner, now) {
             Some(hold) if hold.claim.mode == wanted.mode => {
@@ -265,15 +265,11 @@ impl Turns {
             return Vec::new();
         }
         let Some(taken) = self.taken.get_mut(&hold.claim.name) else { return Vec::new() };
-        taken.reentry = Some(Box::new(Reentry {
-            owner: owner.clone(),
-            mode: hold.claim.mode,
-            hold: Some(Arc::clone(hold)),
-        }));
+        taken.reentry =
+            Some(Box::new(Reentry { owner: owner.clone(), hold: Some(Arc::clone(hold)) }));
         let Some(queue) = taken.queue.take() else { return Vec::new() };
-        let (mine, others): (VecDeque<_>, VecDeque<_>) = queue.into_iter().partition(|queued| {
-            queued.wanted.owner.as_ref() == Some(owner) && queued.wanted.mode == hold.claim.mode
-        });
+        let (mine, others): (VecDeque<_>, VecDeque<_>) =
+            queue.into_iter().partition(|queued| queued.wanted.owner.as_ref() == Some(owner));
         taken.queue = (!others.is_empty()).then(|| Box::new(others));
         let answer = |queued: Queued| {
             let passed = match queued.wanted.fits(hold, hold.granted_at) {
@@ -428,9 +424,6 @@ impl Taken {
         if wanted.owner.as_ref() != Some(&reentry.owner) {
             return Ok(None);
         }
-        if reentry.mode != wanted.mode {
-            return Err(unchangeable(reentry.mode, wanted.mode));
-        }
         let Some(hold) = &reentry.hold else { return Ok(None) };
         if !hold.looks_live(now) {
             return Ok(None);
@@ -442,7 +435,7 @@ impl Taken {
 
 impl Options {
     fn reentry(&self) -> Option<Box<Reentry>> {
-        self.owner.clone().map(|owner| Box::new(Reentry { owner, mode: self.mode, hold: None }))
+        self.owner.clone().map(|owner| Box::new(Reentry { owner, hold: None }))
     }
 
     pub(super) fn takes_over(&self, claim: &Claim) -> bool {

@@ -10,8 +10,8 @@ use tokio::sync::{Notify, oneshot};
 use crate::backend_util::Jitter;
 use crate::validity::{Lengths, Rules};
 use crate::{
-    BootInstant, Claim, Clock, Error, Fence, Identity, LockName, Mode, NameMap, Reason,
-    ReleaseMode, Token, TokenSource,
+    BootInstant, Claim, Clock, Error, Fence, Identity, LockName, NameMap, Reason, ReleaseMode,
+    Token, TokenSource,
 };
 
 use super::in_runtime::InRuntime;
@@ -143,7 +143,6 @@ struct Taken {
 
 struct Reentry {
     owner: Owner,
-    mode: Mode,
     hold: Option<Arc<Hold>>,
 }
 

@@ -12,6 +12,8 @@ use crate::common::{
     server_and_client,
 };
 
+const MODES: [Mode; 3] = [Mode::Exclusive, Mode::Shared, Mode::Permits { count: 1, of: 2 }];
+
 const NOT_HELD_BROKEN: [Renewal; 1] = [Renewal::not_held(Reason::Broken)];
 
 async fn broken(redis: &Redis, seen: BreakTarget, how: BreakMode) -> Result<Broken> {
@@ -64,7 +66,7 @@ async fn a_break_passes_the_reserved_block() {
 #[tokio::test]
 async fn repeated_transfer_does_not_extend_a_broken_hold() {
     let (_server, redis) = server_and_client().await;
-    for mode in [Mode::Exclusive, Mode::Shared, Mode::Permits { count: 1, of: 2 }] {
+    for mode in MODES {
         let [from, mut to] = [(); 2].map(|()| Claim { mode, ..claim(&format!("{mode}")) });
         grant(&redis, &from).await;
         let moved = redis.swap(from.token, &to).await.unwrap();
@@ -82,6 +84,32 @@ async fn repeated_transfer_does_not_extend_a_broken_hold() {
         let seen = redis.inspect(&to.name).await.unwrap().holders.remove(0);
         assert!(seen.remaining.is_some_and(|remaining| remaining <= left), "{mode}: {seen:?}");
         assert_eq!(seen.broken.as_deref(), Some("anna: stuck"), "{mode}: the first break");
+        let moved = redis.swap(to.token, &Claim { token: Token::random(), ..to }).await.unwrap();
+        assert!(matches!(moved, AcquireOutcome::Busy(_)), "{mode}: {moved:?}");
+    }
+}
+
+/// A late duplicate of the acquire may arrive until the hold would have expired.
+#[tokio::test]
+async fn token_of_a_broken_or_transferred_hold_is_refused_for_its_ttl() {
+    let (server, redis) = server_and_client().await;
+    let ttl = Duration::from_secs(2 * 60 * 60);
+    for (mode, moves) in MODES.into_iter().flat_map(|mode| [(mode, false), (mode, true)]) {
+        let held = Claim { mode, ..claim_for(&format!("{mode} {moves}"), ttl) };
+        grant(&redis, &held).await;
+        if moves {
+            let next = Claim { token: Token::random(), ..held.clone() };
+            redis.swap(held.token, &next).await.unwrap();
+            redis.release(&next, ReleaseMode::Plain).await.unwrap();
+        } else {
+            let seen = BreakTarget::Token(held.token);
+            redis.break_lock(&held.name, seen, BreakMode::Now, "anna", "stuck").await.unwrap();
+        }
+        fails(redis.try_acquire(&held).await, ErrorKind::Lost(Reason::Gone));
+    }
+    for tombstone in server.command::<Vec<String>>(&["KEYS", "*:ended:*"]).unwrap() {
+        let left: u64 = server.command(&["PTTL", &tombstone]).unwrap();
+        assert!(left > 90 * 60 * 1_000, "{tombstone}: {left} ms");
     }
 }
 

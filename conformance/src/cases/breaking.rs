@@ -102,9 +102,17 @@ async fn a_broken_hold_is_not_rearmed(context: Context) -> Verdict {
     let mut valid_until = context.take(&claim).await?.sent;
     context.break_hold(&claim, BreakMode::RunOut).await?;
     context.clock.sleep(context.ttl / 2).await;
+    let left = async || {
+        let holders = context.holders("x").await;
+        holders.map(|holders| holders.first().and_then(|holder| holder.remaining))
+    };
+    let before = left().await?;
     let sent = context.clock.now();
     if let Ok(AcquireOutcome::Granted(granted)) = context.backend.acquire(&claim, Wait::No).await {
         valid_until = sent + granted.valid.unwrap_or(context.ttl).min(context.ttl);
+    }
+    if let (Some(before), Some(after)) = (before, left().await?) {
+        ensure!(after <= before, "{before:?} were left, and {after:?} after the repeat");
     }
     let bound = context.ttl / 2 + Duration::from_secs(1) + context.moment();
     let end = context.granted_within(&next, bound).await?;

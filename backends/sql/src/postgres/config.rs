@@ -66,14 +66,16 @@ impl Config {
     ///
     /// Each request takes a connection from the pool and returns it after the answer. Lockwright
     /// changes no setting of a session, prepares no statement, and ends no session on the server.
-    /// It closes a connection whose answer is late, or that has an open transaction. In return:
+    /// It closes a connection if an answer is missing or late, or if the program left a transaction
+    /// open. The sessions must use the encoding UTF8. In return:
     ///
     /// - Waiters poll, at least every 100 ms, because the client can't listen for notifications:
     ///   see [`Profile::wake_up`](lockwright_core::Profile).
-    /// - A request waits while the program uses all connections. If a renewal waits for too long,
-    ///   its hold is lost. Requests use at most 8 connections, and leave one of the pool's for
-    ///   renewals, unless the pool has only one.
-    /// - A request whose answer is late is `Indeterminate`, and isn't repeated.
+    /// - A request waits while the program uses all connections, and fails if none is free in time.
+    ///   So a hold is lost if the program uses all of them for too long, or closes the pool.
+    ///   Lockwright uses at most 8 connections, one of them only for renewals if the pool has more
+    ///   than one.
+    /// - A change whose answer is late is `Indeterminate`.
     /// - Without [`schema_name`](Self::schema_name), `connect` finds the tables by the search path
     ///   of one session, or creates them in the first schema of that path.
     /// - sqlx logs statements, with the tokens of holds, unless the pool's options have

@@ -1,13 +1,12 @@
 use std::borrow::Cow;
-use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lockwright_core::{CredentialProvider, Finding, Result, Token};
-use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions, PgRow};
 use sqlx::{AssertSqlSafe, Column, ConnectOptions, Row as _, TypeInfo, ValueRef};
 
+use super::borrowed::{Borrowed, is_of_session};
 use super::config::Config;
 use crate::server::errors::verdicts;
 use crate::server::lease::statement_texts;
@@ -34,67 +33,16 @@ const SERVER: &str = "(extract(epoch FROM pg_postmaster_start_time()) * 1000000)
 
 pub(super) const MARK: &str = "current_setting('lockwright.mark', true)";
 
-pub(crate) struct Connection {
-    pub(super) driver: Driver,
-    /// SQL that sets each request's time limits in sessions that others use too. Statements aren't
-    /// prepared there.
+pub(crate) enum Connection {
+    Own(Own),
+    OfPool(Borrowed),
+}
+
+pub(crate) struct Own {
+    driver: PgConnection,
+    /// SQL that sets each request's time limits behind a pooler, where sessions change, so
+    /// statements aren't prepared.
     limits: Option<String>,
-}
-
-pub(super) enum Driver {
-    Own(PgConnection),
-    /// A connection of the program's pool.
-    OfPool(PoolConnection<sqlx::Postgres>, IsReturned),
-}
-
-/// False to close the connection: an answer is missing, or a transaction was open.
-type IsReturned = bool;
-
-/// SQL that fails in a transaction that began with an earlier request: sqlx's pool may hand out a
-/// connection whose `BEGIN` was dropped, and a grant would end with the next `ROLLBACK`. It also
-/// replaces the session's default isolation level.
-const OWN_TRANSACTION: &str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; \
-                               SELECT WHERE 1 / (now() = statement_timestamp())::int = 0;";
-
-/// Returns whether [`OWN_TRANSACTION`] fails with this code.
-fn is_of_transaction(code: &str) -> bool {
-    matches!(code, "22012" | "25001" | "25P02")
-}
-
-impl Driver {
-    fn set_returned(&mut self, to: bool) {
-        if let Self::OfPool(_, is_returned) = self {
-            *is_returned = to;
-        }
-    }
-}
-
-impl Deref for Driver {
-    type Target = PgConnection;
-
-    fn deref(&self) -> &PgConnection {
-        match self {
-            Self::Own(driver) => driver,
-            Self::OfPool(driver, _) => driver,
-        }
-    }
-}
-
-impl DerefMut for Driver {
-    fn deref_mut(&mut self) -> &mut PgConnection {
-        match self {
-            Self::Own(driver) => driver,
-            Self::OfPool(driver, _) => driver,
-        }
-    }
-}
-
-impl Drop for Driver {
-    fn drop(&mut self) {
-        if let Self::OfPool(driver, false) = self {
-            driver.close_on_drop();
-        }
-    }
 }
 
 impl Postgresql {
@@ -162,10 +110,8 @@ impl Postgresql {
     }
 
     /// Fixes the tables' schema if none is set: the search paths of the pool's sessions may differ.
-    pub(super) fn within(mut self, schema: Option<&str>) -> Result<Self> {
-        if let (None, Some(schema)) = (self.tables.schema(), schema) {
-            self.tables = self.tables.within(schema).map_err(|e| e.with_backend(self.backend))?;
-        }
+    pub(super) fn within(mut self, found: Option<String>) -> Result<Self> {
+        self.tables = self.tables.found_in(found).map_err(|e| e.with_backend(self.backend))?;
         Ok(self)
     }
 
@@ -220,17 +166,13 @@ impl Dialect for Postgresql {
     }
 
     async fn open(&self, limits: Limits) -> sqlx::Result<Opened<Connection>> {
-        let [lock, statement] = [limits.answer, limits.slow].map(below);
         if let Some(pool) = &self.pool {
-            let driver = Driver::OfPool(pool.acquire().await?, true);
-            let limits = Some(format!(
-                "{OWN_TRANSACTION} \
-                 SET LOCAL lock_timeout = {lock}; SET LOCAL statement_timeout = {statement}; "
-            ));
-            return Ok((Connection { driver, limits }, None));
+            let borrowed = Borrowed::take(pool, limits, self.tables.schema().is_some()).await?;
+            return Ok((Connection::OfPool(borrowed), None));
         }
         let opened = Instant::now();
         let mut driver = self.options().await?.connect().await?;
+        let [lock, statement] = [limits.answer, limits.slow].map(below);
         let is_direct = self.is_direct();
         let unset = |name: &str| format!("current_setting('{name}') = '0'");
         let set = |name: &str, to: u128| {
@@ -259,7 +201,7 @@ impl Dialect for Postgresql {
         let limits = session.is_none().then(|| {
             set_local(4, "lock_timeout", lock) + &set_local(5, "statement_timeout", statement)
         });
-        Ok((Connection { driver: Driver::Own(driver), limits }, session))
+        Ok((Connection::Own(Own { driver, limits }), session))
     }
 
     async fn end_sessions(
@@ -280,10 +222,10 @@ impl Dialect for Postgresql {
             .collect();
         let which = format!("FROM pg_stat_activity WHERE {}", which.join(" OR "));
         let end = format!("SELECT pid::bigint, pg_terminate_backend(pid) {which}");
-        let rows = match fetch_on(&mut connection.driver, end).await {
+        let rows = match self.fetch(connection, end).await {
             // The server refused to end sessions, so this only checks which still exist.
             Err(sqlx::Error::Database(_)) => {
-                fetch_on(&mut connection.driver, format!("SELECT pid::bigint {which}")).await?
+                self.fetch(connection, format!("SELECT pid::bigint {which}")).await?
             }
             rows => rows?,
         };
@@ -291,17 +233,13 @@ impl Dialect for Postgresql {
     }
 
     async fn fetch(&self, connection: &mut Connection, text: String) -> sqlx::Result<Vec<Row>> {
-        let text = match &connection.limits {
-            Some(limits) => format!("{limits}{text}"),
-            None => text,
-        };
-        connection.driver.set_returned(false);
-        let rows = fetch_on(&mut connection.driver, text).await;
-        connection.driver.set_returned(match &rows {
-            Ok(_) => true,
-            Err(error) => code(error).is_some_and(|code| !is_of_transaction(&code)),
-        });
-        rows
+        match connection {
+            Connection::Own(Own { driver, limits: None }) => fetch_on(driver, text).await,
+            Connection::Own(Own { driver, limits: Some(limits) }) => {
+                fetch_on(driver, format!("{limits}{text}")).await
+            }
+            Connection::OfPool(borrowed) => borrowed.fetch(&text).await,
+        }
     }
 
     async fn execute(
@@ -310,11 +248,11 @@ impl Dialect for Postgresql {
         sql: &Sql,
         arguments: Arguments<'_>,
     ) -> sqlx::Result<Vec<Row>> {
-        match sql.prepared() {
-            Some(statement) if connection.limits.is_none() => {
-                fetch_prepared(&mut connection.driver, statement, arguments).await
+        match (sql.prepared(), connection) {
+            (Some(statement), Connection::Own(Own { driver, limits: None })) => {
+                fetch_prepared(driver, statement, arguments).await
             }
-            _ => self.fetch(connection, sql.render(arguments, Self::literal)).await,
+            (_, connection) => self.fetch(connection, sql.render(arguments, Self::literal)).await,
         }
     }
 
@@ -344,7 +282,7 @@ impl Dialect for Postgresql {
 }
 
 /// Returns a limit below the client's, so the server's timeout comes first.
-fn below(limit: Duration) -> u128 {
+pub(super) fn below(limit: Duration) -> u128 {
     (limit.as_millis() * 9 / 10).max(1)
 }
 
@@ -366,7 +304,7 @@ pub(super) async fn fetch_prepared(
     rows.iter().map(row).collect()
 }
 
-fn row(row: &PgRow) -> sqlx::Result<Row> {
+pub(super) fn row(row: &PgRow) -> sqlx::Result<Row> {
     let mut cells = Vec::with_capacity(row.len());
     for at in 0..row.len() {
         let value = row.try_get_raw(at)?;
@@ -416,9 +354,10 @@ fn judge(code: &str, message: &str) -> Option<Verdict> {
         "23514" | "22003" =>
             Conflict, "the name's row was changed by hand, or its fences have reached their end; \
                        delete it when the name is free and none of its fences is in use";
-        _ if is_of_transaction(code) =>
+        _ if is_of_session(code) =>
             Unavailable.again(),
-            "connections of the program's pool have open transactions that the program dropped";
+            "connections of the program's pool have open transactions that the program dropped, or \
+             another client_encoding than UTF8";
         "40001" | DEADLOCK | "23505" =>
             Unavailable.again(), "the request failed repeatedly because of deadlocks; try again";
         // The tables were altered after the server made the statement's plan.
@@ -432,7 +371,7 @@ fn judge(code: &str, message: &str) -> Option<Verdict> {
             Unavailable, "the server cancelled the request by its statement_timeout";
         "57014" => Indeterminate, "another session cancelled the request";
         "40003" => Indeterminate, "it is unknown whether the server committed";
-        "57P01" => Indeterminate.useless(), "the server ended the connection";
+        "57P01" | "25P04" => Indeterminate.useless(), "the server ended the connection";
         "25006" | "0A000" if code == "25006" || message.contains("during recovery") =>
             Unavailable.useless(), "the server is read-only now: it is a replica, or set to be";
         "53100" => Unavailable, "the server's disk is full; make room";

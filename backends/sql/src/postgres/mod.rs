@@ -19,6 +19,7 @@
 //! - A replica promoted without the last commits may grant a held lock.
 //! - Rows of unused names remain until a [`sweep`](lockwright_core::DistributedLock::sweep).
 
+mod borrowed;
 mod config;
 mod dialect;
 mod doctor;
@@ -134,7 +135,7 @@ impl Config {
         if dialect.borrows() {
             let first = Pool::new(dialect.clone(), limits, sessions.clone());
             let look = Server::look(&first).await?;
-            let dialect = dialect.within(look.schema.as_deref())?;
+            let dialect = dialect.within(look.schema.clone())?;
             return Ok((Arc::new(Pool::new(dialect, limits, sessions)), look));
         }
         let marked = Arc::new(Pool::new(dialect.clone().marked(), limits, sessions));

@@ -116,10 +116,11 @@ pub(crate) fn not_connected<D: Dialect>(cause: &sqlx::Error, dialect: &D) -> Err
             sqlx::Error::Configuration(_) | sqlx::Error::InvalidArgument(_) => {
                 Error::invalid_config("the URL's settings can't be used")
             }
-            sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed => Error::unavailable(
-                "the program's pool gives no connection; raise its `max_connections`, or see the \
-                 cause",
+            sqlx::Error::PoolTimedOut => Error::unavailable(
+                "the program's pool has no free connection; check that the server answers, or raise \
+                 the pool's `max_connections`",
             ),
+            sqlx::Error::PoolClosed => Error::unavailable("the program has closed its pool"),
             sqlx::Error::AnyDriverError(_) => {
                 Error::unavailable("cannot set up a new connection; see the cause")
             }

@@ -2,7 +2,7 @@
 //!
 //! A connection is reused only after a complete answer. Otherwise, the client ends the connection's
 //! session, so no late answer reaches the next request. sqlx's pool isn't used, because it pings
-//! the server after each request.
+//! the server after each request, unless the program [gives its own](Dialect::borrows).
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -219,7 +219,8 @@ impl<D: Dialect> Pool<D> {
     ) -> Result<Vec<Row>, Failure> {
         let mut taken = self.take(sending).await?;
         let left = sending.until.saturating_duration_since(Deadline::now());
-        let limit = sending.answer.min(if sending.again { left * 3 / 5 } else { left });
+        let may_repeat = sending.again && !self.dialect.borrows();
+        let limit = sending.answer.min(if may_repeat { left * 3 / 5 } else { left });
         taken.sent = Some(Instant::now());
         let answered = {
             let Some(Connected { connection: Some(connection), .. }) = &mut taken.connected else {
@@ -298,7 +299,12 @@ impl<D: Dialect> Pool<D> {
             }
         }
         taken.is_old = false;
-        let deadline = deadline.min(Deadline::now() + self.limits.connect);
+        let mut deadline = deadline.min(Deadline::now() + self.limits.connect);
+        if self.dialect.borrows() {
+            // Leaves time for the answer. A late one would cost the program a connection.
+            let left = sending.until.saturating_duration_since(Deadline::now());
+            deadline = deadline.min(sending.until - sending.answer.min(left / 2));
+        }
         let limit = deadline.saturating_duration_since(Deadline::now());
         let permit = self.sessions.permit(Use::Request, deadline).await.ok_or_else(busy)?;
         let (dialect, limits) = (self.shared_dialect(), self.limits);
@@ -404,8 +410,8 @@ impl<D: Dialect> Drop for Taken<'_, D> {
             return;
         }
         // sqlx's pool takes a connection back in a task.
-        let runtime = self.runtime.clone();
-        let _entered = runtime.enter();
+        let runtime = self.pool.dialect.borrows().then(|| self.runtime.clone());
+        let _entered = runtime.as_ref().map(Handle::enter);
         if self.sent.is_some_and(|sent| sent.elapsed() > SILENCE) {
             self.pool.forget(self.generation, self.sent, &self.runtime);
         }

@@ -37,6 +37,22 @@ impl Tables {
         Ok(self)
     }
 
+    /// Sets the schema that a connection has found, unless one is set.
+    pub(crate) fn found_in(mut self, schema: Option<String>) -> Result<Self> {
+        // Other characters could end a name or a text in the SQL.
+        let is_safe =
+            |name: &String| name.chars().all(|c| c.is_alphanumeric() || "_-.$ ".contains(c));
+        if self.schema.is_none() {
+            self.schema = Some(schema.filter(is_safe).ok_or_else(|| {
+                Error::invalid_config(
+                    "the connection's search path has no schema that exists, or one with special \
+                     characters in its name; name another by `schema_name`",
+                )
+            })?);
+        }
+        Ok(self)
+    }
+
     pub(crate) fn schema(&self) -> Option<&str> {
         self.schema.as_deref()
     }

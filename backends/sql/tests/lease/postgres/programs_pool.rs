@@ -94,6 +94,65 @@ async fn transaction_that_the_program_left_open_ends_no_hold() {
     }
 }
 
+/// sqlx leaves a part of the answer to a failed `COPY` unread.
+#[tokio::test(flavor = "multi_thread")]
+async fn answer_to_another_request_is_not_used() {
+    let server = Server::start().unwrap();
+    let pool = pool_of(1, &server).await;
+    let backend = Config::from_pool(&pool).connect().await.unwrap();
+    let (held, never) = (hold(&backend, "x").await, claim("never"));
+    for copies in [1, 3] {
+        let mut connection = pool.acquire().await.unwrap();
+        for _ in 0..copies {
+            assert!(connection.copy_out_raw("COPY missing TO STDOUT").await.is_err());
+        }
+        drop(connection);
+        for renewed in [&held, &never] {
+            match backend.renew(&[Renew::of(renewed)]).await {
+                Ok(answers) => {
+                    let is_renewed = answers[0] == Renewal::RENEWED;
+                    assert_eq!(is_renewed, renewed.token == held.token, "{answers:?}");
+                }
+                Err(error) => assert_eq!(error.kind(), ErrorKind::Indeterminate, "{error}"),
+            }
+        }
+        assert_eq!(backend.inspect(&held.name).await.unwrap().holders.len(), 1);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn session_settings_of_the_program_change_no_request() {
+    let server = Server::start().unwrap();
+    let pool = pool_of(1, &server).await;
+    let backend = Config::from_pool(&pool).connect().await.unwrap();
+    let held = hold(&backend, "é").await;
+    server
+        .sql(
+            "CREATE SCHEMA mock; GRANT USAGE ON SCHEMA mock TO lockwright;
+             CREATE FUNCTION mock.clock_timestamp() RETURNS timestamptz LANGUAGE sql
+                 AS $$ SELECT pg_catalog.clock_timestamp() + interval '1 day' $$;
+             CREATE TABLE mock.seen AS SELECT '' AS commits;
+             CREATE FUNCTION mock.see() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN
+                 UPDATE mock.seen SET commits = current_setting('synchronous_commit');
+                 RETURN NULL;
+             END $$;
+             CREATE TRIGGER see AFTER UPDATE ON lockwright_lease EXECUTE FUNCTION mock.see()",
+        )
+        .unwrap();
+    sqlx::raw_sql("SET search_path = mock, pg_catalog, public; SET synchronous_commit = off")
+        .execute(&pool)
+        .await
+        .unwrap();
+    busy(&backend, &claim("é"), FOR_EVER).await;
+    assert_eq!(renew(&backend, &held).await, Renewal::RENEWED);
+    assert_eq!(server.sql("SELECT commits FROM mock.seen").unwrap(), "on");
+    let set: String = sqlx::query_scalar("SHOW synchronous_commit").fetch_one(&pool).await.unwrap();
+    assert_eq!(set, "off");
+    sqlx::raw_sql("SET client_encoding = 'LATIN1'").execute(&pool).await.unwrap();
+    // The connection is closed, and the next has the default.
+    busy(&backend, &claim("é"), FOR_EVER).await;
+}
+
 /// Ordinary requests leave one of the pool's connections to renewals.
 #[tokio::test(flavor = "multi_thread")]
 async fn renewal_passes_requests_that_wait() {
@@ -119,6 +178,7 @@ async fn renewal_passes_requests_that_wait() {
 async fn sessions_with_other_search_paths_use_the_same_tables() {
     let server = Server::start().unwrap();
     server.sql("CREATE SCHEMA other; GRANT ALL ON SCHEMA other TO lockwright").unwrap();
+    server.sql("CREATE SCHEMA \"My App\"; GRANT ALL ON SCHEMA \"My App\" TO lockwright").unwrap();
     let pool = pool_of(1, &server).await;
     let backend = Config::from_pool(&pool).connect().await.unwrap();
     let _held = hold(&backend, "x").await;
@@ -127,6 +187,11 @@ async fn sessions_with_other_search_paths_use_the_same_tables() {
     sqlx::raw_sql("SET search_path = other, public").execute(&pool).await.unwrap();
     let second = Config::from_pool(&pool).connect().await.unwrap();
     busy(&second, &claim("x"), FOR_EVER).await;
+    sqlx::raw_sql("SET search_path = \"My App\"").execute(&pool).await.unwrap();
+    let third = Config::from_pool(&pool).connect().await.unwrap();
+    hold(&third, "x").await;
+    sqlx::raw_sql("SET search_path = ''").execute(&pool).await.unwrap();
+    refused(Config::from_pool(&pool).connect().await, ErrorKind::InvalidConfig, "`schema_name`");
 }
 
 #[tokio::test]

@@ -41,8 +41,8 @@ pub trait Responses: Clone + Send + Sync + 'static {
 /// with the stored response and the header `idempotency-replayed: true`.
 ///
 /// The layer holds the key's mutex while it looks up the response, runs the service and stores its
-/// response. So a repetition that arrives meanwhile waits. The whole body is stored. A response
-/// with a status from 500 isn't, so a repetition runs the service again.
+/// whole response, so a repetition waits for the first request. A response with a status from 500
+/// isn't stored, so a repetition runs the service again.
 ///
 /// The service runs in a task of tokio, and ends even if the client disconnects. The request's
 /// extensions have the hold's [`Fenced`](lockwright_core::fencing::Fenced).

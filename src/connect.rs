@@ -15,8 +15,8 @@ use lockwright_core::{CredentialProvider, DistributedLock, Error, Locks, Profile
 ///   pooler or proxy prevents the mode.
 ///
 /// # Cancel safety
-/// May be dropped. New tables may remain on PostgreSQL and MySQL, the new file of SQLite, and new
-/// incarnations on the nodes of Redlock.
+/// May be dropped. This can leave behind new tables (PostgreSQL, MySQL), a new file (SQLite) or new
+/// incarnations (Redlock).
 pub async fn connect(url: &str) -> Result<Locks> {
     Locks::new(open(url).await?)
 }

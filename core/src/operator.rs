@@ -17,9 +17,12 @@ pub struct Holder {
     pub mode: Mode,
     /// The hold's first fence, if known. After a hand-over, its guard's is larger.
     pub fence: Option<Fence>,
-    /// The time of the grant, by the server's clock, correct to about a second. On Redis, and in the
-    /// mode `lease`, it is known for exclusive holds only, and too late if the name's fences were
-    /// ahead of that clock. `None` if it is unknown, or ahead of this machine's clock.
+    /// The time of the grant or of the last transfer, by the server's clock, correct to about a
+    /// second. `None` if it is unknown, or ahead of this machine's clock.
+    ///
+    /// - Redis, and the mode `lease`: only for exclusive holds, and too late if the name's fences
+    ///   were ahead of the clock.
+    /// - The modes `session` and `row`: the time of the hold's record, and not for a broken hold.
     #[serde(default)]
     pub since: Option<SystemTime>,
     /// The time until expiry; `None` if unknown, or if the hold never expires.
@@ -56,7 +59,8 @@ impl Holder {
         }
     }
 
-    /// Sets `since` to a time after 1970, or to `None` if that is ahead of this machine's clock.
+    /// Sets `since` to this duration after the Unix epoch, or to `None` if that is ahead of this
+    /// machine's clock.
     pub fn set_since(&mut self, after_1970: Duration) {
         let time = UNIX_EPOCH.checked_add(after_1970);
         self.since = time.filter(|time| *time <= SystemTime::now());

@@ -1,5 +1,6 @@
 use std::convert::identity;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -14,13 +15,13 @@ use tower_service::Service;
 use crate::lock;
 use crate::service::{Outcome, refusal};
 
-/// The header of a response that was stored for an earlier request.
-const REPLAYED: &str = "idempotency-replayed";
+/// The header that marks a stored response.
+const REPLAYED: &str = "idempotent-replayed";
 
-/// Stored responses, such as a table of your database.
+/// A store of responses, such as a table in the application's database.
 pub trait Responses: Clone + Send + Sync + 'static {
-    /// The layer answers 503 after an error of [`get`](Self::get), and ignores one of
-    /// [`put`](Self::put).
+    /// If [`get`](Self::get) fails, the layer answers 503. If [`put`](Self::put) fails, the layer
+    /// ignores the error, so log it.
     type Error: std::error::Error + Send + Sync + 'static;
 
     /// Returns the response that is stored under the key.
@@ -29,7 +30,8 @@ pub trait Responses: Clone + Send + Sync + 'static {
         key: &str,
     ) -> impl Future<Output = Result<Option<Response<Bytes>>, Self::Error>> + Send;
 
-    /// Stores a response, unless the key has one. You decide how long it is kept.
+    /// Stores a response, unless the key has one. Omit headers that must not be repeated, such as
+    /// `set-cookie`. The application decides when to delete the response.
     fn put(
         &self,
         key: &str,
@@ -37,19 +39,22 @@ pub trait Responses: Clone + Send + Sync + 'static {
     ) -> impl Future<Output = Result<(), Self::Error>> + Send;
 }
 
-/// A layer for requests that clients repeat: runs the service once per key, and answers repetitions
-/// with the stored response and the header `idempotency-replayed: true`.
+/// A layer that runs the service once per idempotency key. It answers a retry with the stored
+/// response and the header `idempotent-replayed: true`.
 ///
 /// The layer holds the key's mutex while it looks up the response, runs the service and stores its
-/// whole response, so a repetition waits for the first request. A response with a status from 500
-/// isn't stored, so a repetition runs the service again.
+/// response, so a retry waits for the first request. It doesn't compare the requests. It doesn't
+/// store a response with a status from 500 or of a Lockwright layer inside, so a retry runs the
+/// service again. Put layers that answer 401, 408 or 429 outside of this one.
 ///
-/// The service runs in a task of tokio, and ends even if the client disconnects. The request's
-/// extensions have the hold's [`Fenced`](lockwright_core::fencing::Fenced).
+/// The service runs in a task of tokio, so it completes even if the client disconnects. The
+/// request's extensions have the hold's [`Fenced`](lockwright_core::fencing::Fenced). The layer
+/// collects the whole body in memory before it responds. It drops trailers, so it isn't for gRPC,
+/// nor for bodies without an end.
 ///
-/// **The service may run twice** if the process dies, the lock is lost or [`Responses`] fails
-/// between its work and the stored response. To exclude that, store the key in the transaction of
-/// the work.
+/// **The service may run again after it did its work** if it panicked, failed or answered with a
+/// status from 500, or if the process ended, the lock was lost or [`Responses`] failed before the
+/// response was stored. To exclude that, store the key in the transaction of the work.
 ///
 /// | status | reason |
 /// |---|---|
@@ -65,9 +70,10 @@ pub struct IdempotencyLayer<R, K> {
 }
 
 impl<R: Responses, K> IdempotencyLayer<R, K> {
-    /// Creates a layer. `key` returns the key of a request, which is also the lock's name, without
-    /// the client's namespace: the user, the operation, and the header `idempotency-key`. Without
-    /// the user, one user could read the response to another.
+    /// Creates a layer. `key` returns a request's key, which is also the lock's name, without the
+    /// client's namespace. Build it from the operation, the user's number and, at the end, the
+    /// header `idempotency-key`. Without the user, one user could read another's response. If `key`
+    /// returns `None`, the service runs unprotected.
     pub fn new<B>(locks: Locks, responses: R, key: K) -> Self
     where
         K: Fn(&Request<B>) -> Option<String> + Clone,
@@ -75,7 +81,8 @@ impl<R: Responses, K> IdempotencyLayer<R, K> {
         Self { locks, wait: None, responses, key }
     }
 
-    /// Limits how long a repetition waits for the first request, as [`LockLayer::wait_for`].
+    /// Limits how long a retry waits for the first request: see [`LockLayer::wait_for`]. A retry
+    /// waits even after its client has disconnected.
     ///
     /// [`LockLayer::wait_for`]: crate::LockLayer::wait_for
     pub fn wait_for(mut self, limit: Duration) -> Self {
@@ -129,7 +136,7 @@ where
             let once = async |fenced| {
                 let mut request = request;
                 request.extensions_mut().insert(fenced);
-                once(&responses, &key, inner.call(request)).await
+                once(&responses, &key, || inner.call(request)).await
             };
             lock::hold(&locks, wait, &key, once).await
         };
@@ -148,13 +155,14 @@ fn unavailable(message: &str) -> (StatusCode, Error) {
     (StatusCode::SERVICE_UNAVAILABLE, Error::unavailable(message))
 }
 
-async fn once<T, E>(
+async fn once<T, E, F>(
     responses: &impl Responses,
     key: &str,
-    service: impl Future<Output = Result<Response<T>, E>>,
+    service: impl FnOnce() -> F,
 ) -> Outcome<Result<Response<T>, E>>
 where
     T: Body + From<Bytes>,
+    F: Future<Output = Result<Response<T>, E>>,
 {
     let stored = responses.get(key).await.map_err(|cause| {
         let (status, error) = unavailable("the stored responses can't be read");
@@ -164,8 +172,9 @@ where
         stored.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
         return Ok(Ok(stored.map(T::from)));
     }
-    let response = match service.await {
-        Ok(response) if !response.status().is_server_error() => response,
+    let is_refusal = |response: &Response<T>| response.extensions().get::<Arc<Error>>().is_some();
+    let response = match service().await {
+        Ok(response) if !response.status().is_server_error() && !is_refusal(&response) => response,
         unstored => return Ok(unstored),
     };
     let (head, body) = response.into_parts();
@@ -174,7 +183,7 @@ where
         return Err((StatusCode::INTERNAL_SERVER_ERROR, error));
     };
     let response = Response::from_parts(head, body.to_bytes());
-    // Without a stored response, the client still needs this one: the work is done.
+    // If this fails, the client still gets the response, because the service has done its work.
     responses.put(key, response.clone()).await.ok();
     Ok(Ok(response.map(T::from)))
 }

@@ -3,7 +3,8 @@
 //! - [`LockLayer`] runs a service while it holds a lock.
 //! - [`FenceLayer`] protects a resource: it rejects requests with a fence below the highest accepted
 //!   one.
-//! - [`IdempotencyLayer`] runs a service once per key, and repeats the stored response.
+//! - [`IdempotencyLayer`] runs a service once per idempotency key, and answers retries with the
+//!   stored response.
 //!
 //! Each layer calls your function for the lock's name. If it returns `None`, the request passes
 //! unprotected. Derive the name from decoded parts of the request: `uri().path()` is still
@@ -38,8 +39,8 @@
 //!
 //! # Cancel safety
 //!
-//! Dropping a response future, as servers do when the client disconnects, drops the inner future.
-//! Then the lock is released in the background, or the next request enters the gate. A write already sent isn't
+//! Dropping a response future, as servers do when the client disconnects, drops the inner future,
+//! except under an [`IdempotencyLayer`]. Then the lock is released in the background, or the next request enters the gate. A write already sent isn't
 //! stopped: see [`LockLayer`] and [`FenceLayer`].
 #![forbid(unsafe_code)]
 

@@ -4,9 +4,6 @@ use std::time::Duration;
 
 use lockwright_core::{BootInstant, Fence, Granted, Holder, Identity, Mode, Token};
 
-/// Nanoseconds of a second.
-pub(crate) const NANOS: u64 = 1_000_000_000;
-
 /// The holds and the queue of one name. Without holds and waiters, a lock's name may become a
 /// semaphore's, and the reverse.
 #[derive(Default)]
@@ -26,7 +23,7 @@ pub(crate) struct Held {
     pub(crate) fence: u64,
     pub(crate) fences: u32,
     pub(crate) recall: bool,
-    /// Of the boot clock. A `u32` needs no more memory, unlike an instant.
+    /// The time of the grant in seconds of the boot clock. A `u32` fits into the struct's padding.
     pub(crate) granted_secs: u32,
     pub(crate) expires: BootInstant,
     pub(crate) broken: Option<Box<str>>,
@@ -207,6 +204,13 @@ impl Held {
         !matches!(self.mode, Mode::Permits { .. })
     }
 
+    /// Like `shown`, with `since`, for which the client reads the wall clock.
+    pub(crate) fn shown_to_operators(&self, now: BootInstant) -> Holder {
+        let mut holder = self.shown(now);
+        holder.set_granted(BootInstant::from_nanos(u64::from(self.granted_secs) * NANOS), now);
+        holder
+    }
+
     pub(crate) fn shown(&self, now: BootInstant) -> Holder {
         let mut holder = Holder::new(Some(self.token));
         holder.identity = Some((*self.identity).clone());
@@ -214,9 +218,14 @@ impl Held {
         holder.fence = self.has_fence().then(|| Fence::new(self.fence));
         holder.remaining = Some(self.left(now));
         holder.broken = self.broken.as_deref().map(str::to_owned);
-        holder.set_granted(BootInstant::from_nanos(u64::from(self.granted_secs) * NANOS), now);
         holder
     }
+}
+
+const NANOS: u64 = 1_000_000_000;
+
+pub(crate) fn secs(instant: BootInstant) -> u32 {
+    u32::try_from(instant.as_nanos() / NANOS).unwrap_or(u32::MAX)
 }
 
 fn permits(mode: Mode) -> u64 {

@@ -10,7 +10,7 @@ use lockwright_core::{
     RenewalOutcome, Result, Token,
 };
 
-use crate::row::{Held, NANOS, Row};
+use crate::row::{Held, Row, secs};
 use crate::tombstones::Tombstones;
 
 const PAGE: usize = 100;
@@ -74,7 +74,7 @@ impl Store {
                 fence,
                 fences,
                 recall: claim.recall,
-                granted_secs: u32::try_from(now.as_nanos() / NANOS).unwrap_or(u32::MAX),
+                granted_secs: secs(now),
                 expires: now + claim.ttl,
                 broken: None,
             };
@@ -170,6 +170,7 @@ impl Store {
         hold.token = to.token;
         hold.identity = Arc::clone(&to.identity);
         hold.expires = now + to.ttl;
+        hold.granted_secs = secs(now);
         let granted = hold.granted();
         // The tombstone rejects a late duplicate of the old token's acquire.
         self.tombstones.insert(from, now);
@@ -220,7 +221,7 @@ impl Store {
         let mut inspection = Inspection::free(name.clone());
         inspection.waiters = Some(0);
         if let Some(row) = self.names.get(name) {
-            inspection.holders.extend(row.live(now).map(|hold| hold.shown(now)));
+            inspection.holders.extend(row.live(now).map(|hold| hold.shown_to_operators(now)));
             inspection.waiters = Some(row.waiters(now));
             inspection.fence = row.fence();
         }

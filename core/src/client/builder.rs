@@ -111,8 +111,8 @@ impl Builder {
     ///
     /// A released hold passes to the client's next request for the name without a request to the
     /// server, with a larger fence, if another request of this client was waiting when the hold was
-    /// requested. A hold passes on for at most one TTL, and to at most 8 requests if this client
-    /// noticed another client.
+    /// requested. A hold passes on for at most one TTL. If this client has noticed another client,
+    /// it passes on to at most 8 requests.
     ///
     /// - Both requests must be exclusive, renewed, of the same TTL, and without an owner,
     ///   `max_hold`, `at_least` or `once_per`. A campaign's hold isn't passed on.

@@ -70,8 +70,8 @@ impl<H: Held> Request<H> {
     /// - [`release`](Held::release) returns before the lock is free for other clients. Another
     ///   client's first single try fails, but recalls the lock.
     /// - Another client's semaphore request for this name fails with
-    ///   [`Conflict`](crate::ErrorKind::Conflict), and doesn't recall the lock. This client's own
-    ///   releases the lock first.
+    ///   [`Conflict`](crate::ErrorKind::Conflict), and doesn't recall the lock. A semaphore
+    ///   request of this client first releases the lock.
     /// - While this process is stopped or cut off, other clients wait for the lock as if it were
     ///   held: at most one TTL.
     /// - The setting has no effect on a shared, fixed, owned or campaign request, or with `max_hold`,

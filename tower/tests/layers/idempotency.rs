@@ -10,10 +10,10 @@ use axum::http::Response;
 use lockwright_core::fencing::Fenced;
 use lockwright_core::{BreakMode, BreakTarget, Clock, ErrorKind, Locks};
 use lockwright_memory::Memory;
-use lockwright_tower::{IdempotencyLayer, Responses};
+use lockwright_tower::{IdempotencyLayer, LockLayer, Responses};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
-use tower::ServiceExt;
+use tower::{Layer, ServiceExt};
 
 use crate::kind;
 
@@ -96,12 +96,12 @@ async fn shown(response: Response<Body>) -> String {
     let (head, body) = response.into_parts();
     let body = axum::body::to_bytes(body, 99).await.unwrap();
     let header = |name| head.headers.get(name).map_or("", |value| value.to_str().unwrap());
-    let (status, run, replayed) = (head.status, header("run"), header("idempotency-replayed"));
+    let (status, run, replayed) = (head.status, header("run"), header("idempotent-replayed"));
     format!("{} {run} {replayed} {}", status.as_u16(), String::from_utf8_lossy(&body))
 }
 
 #[tokio::test(start_paused = true)]
-async fn repetition_gets_the_stored_response() {
+async fn retry_gets_the_stored_response() {
     let (app, service) = app(&locks(), Store::default());
     for status in ["/201", "/404"] {
         let run = service.runs() + 1;
@@ -116,7 +116,7 @@ async fn repetition_gets_the_stored_response() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn simultaneous_repetitions_run_the_service_once() {
+async fn simultaneous_retries_run_the_service_once() {
     let (app, service) = app(&locks(), Store::default());
     let send = || async { shown(send(&app, "/200", Some("a")).await).await };
     let mut answers = <[String; 3]>::from(tokio::join!(send(), send(), send()));
@@ -139,6 +139,36 @@ async fn server_errors_are_not_stored() {
     let (app, _) = app(&locks(), Store::default());
     assert_eq!(shown(send(&app, "/500", Some("a")).await).await, "500 1  run 1");
     assert_eq!(shown(send(&app, "/200", Some("a")).await).await, "200 2  run 2");
+}
+
+/// A service may work in `call` already, such as tower's buffer.
+#[tokio::test(start_paused = true)]
+async fn service_that_works_in_its_call_runs_once() {
+    let runs = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&runs);
+    let service = tower::service_fn(move |_: Request| {
+        counter.fetch_add(1, Ordering::SeqCst);
+        std::future::ready(Ok::<_, std::convert::Infallible>(Response::new(Body::empty())))
+    });
+    let key = |_: &Request| Some("a".to_owned());
+    let app = IdempotencyLayer::new(locks(), Store::default(), key).layer(service);
+    for _ in 0..2 {
+        app.clone().oneshot(Request::new(Body::empty())).await.unwrap();
+    }
+    assert_eq!(runs.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn refusals_of_a_layer_inside_are_not_stored() {
+    let locks = locks();
+    let guard = locks.mutex("inner").acquire().await.unwrap();
+    let inner = LockLayer::new(locks.clone(), |_: &Request| Some("inner".to_owned()));
+    let key = |_: &Request| Some("a".to_owned());
+    let layer = IdempotencyLayer::new(locks.clone(), Store::default(), key);
+    let app = Router::new().fallback(async || "done").layer(inner.wait_for(SECOND)).layer(layer);
+    assert_eq!(send(&app, "/", None).await.status(), 409);
+    guard.release().await.unwrap();
+    assert_eq!(send(&app, "/", None).await.status(), 200);
 }
 
 #[tokio::test(start_paused = true)]

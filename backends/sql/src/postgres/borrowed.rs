@@ -2,7 +2,7 @@
 //!
 //! sqlx's pool may hand out a connection with an open transaction, if the program dropped its
 //! `BEGIN`, or with an unread answer, if the program dropped a `COPY`. The session may have any
-//! settings. So each request begins with statements that find out or replace these.
+//! settings. So each request begins with statements that check or replace the settings.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -23,7 +23,8 @@ pub(crate) struct Borrowed {
 }
 
 impl Borrowed {
-    /// Once the tables' names have their `has_schema`, only built-in functions are found.
+    /// If `has_schema`, the tables' names include their schema, so the search path is only
+    /// `pg_catalog`.
     pub(super) async fn take(
         pool: &PgPool,
         limits: Limits,

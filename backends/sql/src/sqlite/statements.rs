@@ -412,7 +412,9 @@ impl Tables<'_> {
         }
         holder.remaining = Some(self.remaining(row)?);
         holder.broken = row.try_get("broken")?;
-        holder.set_granted(instant(row, "granted_ns")?, self.now);
+        if let Ok(granted) = instant(row, "granted_ns") {
+            holder.set_granted(granted, self.now);
+        }
         Ok(holder)
     }
 

@@ -36,14 +36,14 @@ async fn time_of_the_grant_is_shown() {
     grant(&backend, &reader).await;
     sql(
         &mut place.raw().await,
-        "UPDATE lockwright_lease SET granted_ns = granted_ns - 3600000000000;
-         UPDATE lockwright_shared_holder SET granted_ns = granted_ns - 3600000000000",
+        "UPDATE lockwright_lease SET granted_ns = granted_ns - 10000000000;
+         UPDATE lockwright_shared_holder SET granted_ns = granted_ns - 10000000000",
     )
     .await;
     for held in [x, reader] {
         assert_eq!(renew(&backend, &held).await, Renewal::RENEWED);
         let since = backend.inspect(&held.name).await.unwrap().holders[0].since.unwrap();
-        assert!((3600..3660).contains(&since.elapsed().unwrap().as_secs()), "{since:?}");
+        assert!((10..70).contains(&since.elapsed().unwrap().as_secs()), "{since:?}");
     }
 }
 

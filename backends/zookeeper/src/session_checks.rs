@@ -174,6 +174,23 @@ mod tests {
         }
     }
 
+    #[test]
+    fn lowered_limit_replaces_the_earlier_one() {
+        let seconds = Duration::from_secs;
+        let granted = |asked, timeout| {
+            let (asked, timeout) = (seconds(asked), seconds(timeout));
+            [Granted { host: "a".to_owned(), asked, timeout }]
+        };
+        let all_grant = |suspects: &SuspectSessions, timeout| {
+            suspects.all_grant(&["a".to_owned()], seconds(timeout))
+        };
+        let suspects = SuspectSessions::knowing(&granted(40, 40));
+        suspects.learn(&granted(20, 20));
+        assert!(all_grant(&suspects, 40), "the limit wasn't reached");
+        suspects.learn(&granted(30, 10));
+        assert!(all_grant(&suspects, 10) && !all_grant(&suspects, 11));
+    }
+
     #[tokio::test(flavor = "multi_thread")]
     async fn servers_are_checked_once_for_all_sessions_with_backoff_on_zookeeper() {
         let few = testbed::ZooKeeper::options().members(1).set("maxClientCnxns", "6");

@@ -68,3 +68,55 @@ impl Acquire<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use lockwright_conformance::test_helpers::{claim, grant, released};
+    use lockwright_core::{BreakMode, BreakTarget, Claim, DistributedLock, ReleaseMode, Wait};
+    use lockwright_testbed as testbed;
+
+    use super::*;
+    use crate::ZooKeeper;
+    use crate::queue::queue;
+
+    async fn read(acquire: &Acquire<'_>, node: &Node) -> Read {
+        let (data, stat) = acquire.session.client.get_data(&node.path).await.unwrap();
+        Read { path: node.path.to_string(), version: stat.version, value: Value::read(&data) }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn fence_is_taken_only_between_unchanged_readers_on_zookeeper() {
+        let server = testbed::ZooKeeper::options().members(1).start().unwrap();
+        let zookeeper = ZooKeeper::connect(&server.url()).await.unwrap();
+        let shared = &zookeeper.shared;
+        let [first, second] = [(); 2].map(|()| Claim { mode: Mode::Shared, ..claim("x") });
+        grant(&zookeeper, &first).await;
+        grant(&zookeeper, &second).await;
+        let [from, own] =
+            [&first, &second].map(|claim| shared.registry.place(claim).unwrap().node.unwrap());
+        let acquire = Acquire {
+            shared,
+            claim: &second,
+            wait: Wait::No,
+            begun: shared.clock.now(),
+            session: shared.session(&second).await.unwrap(),
+            queue_path: shared.paths.queue(&second.name),
+        };
+        let stale = [read(&acquire, &from).await, read(&acquire, &own).await];
+        let value = stale[1].value.clone().unwrap();
+        for broken in [&first, &second] {
+            let target = BreakTarget::Token(broken.token);
+            let how = BreakMode::RunOut;
+            zookeeper.break_lock(&broken.name, target, how, "me", "why").await.unwrap();
+        }
+        let fresh = [read(&acquire, &from).await, read(&acquire, &own).await];
+        for (from, own) in [(&stale[0], &fresh[1]), (&fresh[0], &stale[1])] {
+            assert!(!acquire.note_taken(own, from, &value).await.unwrap());
+        }
+        assert!(acquire.note_taken(&fresh[1], &fresh[0], &value).await.unwrap());
+        let children = acquire.session.client.list_children(&acquire.queue_path).await.unwrap();
+        released(&zookeeper, &first, ReleaseMode::Plain).await;
+        let fence = acquire.shared_fence(&queue(children), &own).await.unwrap();
+        assert_eq!(fence, None, "a reader was gone");
+    }
+}

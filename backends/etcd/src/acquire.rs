@@ -65,15 +65,7 @@ async fn run(shared: &Arc<Shared>, claim: &Claim, wait: Wait) -> Result<AcquireO
     if waits {
         wakeup::wait_until_active(shared).await;
     }
-    let mut steps = AcquireSteps {
-        shared,
-        claim,
-        waits,
-        must_queue: false,
-        deletions: shared.wakeups.deletion_count(),
-        is_watched: shared.wakeups.is_active(),
-        begun: shared.clock.now(),
-    };
+    let mut steps = AcquireSteps::new(shared, claim, waits);
     for _ in 0..TRIES {
         if let Step::Done(outcome) = steps.next().await? {
             return Ok(outcome);
@@ -83,7 +75,19 @@ async fn run(shared: &Arc<Shared>, claim: &Claim, wait: Wait) -> Result<AcquireO
     Err(error(ErrorKind::Indeterminate, message))
 }
 
-impl AcquireSteps<'_> {
+impl<'a> AcquireSteps<'a> {
+    pub(crate) fn new(shared: &'a Arc<Shared>, claim: &'a Claim, waits: bool) -> Self {
+        Self {
+            shared,
+            claim,
+            waits,
+            must_queue: false,
+            deletions: shared.wakeups.deletion_count(),
+            is_watched: shared.wakeups.is_active(),
+            begun: shared.clock.now(),
+        }
+    }
+
     async fn next(&mut self) -> Result<Step> {
         let (shared, claim) = (self.shared, self.claim);
         if shared.ended_claims.reason(claim).is_some() {

@@ -185,3 +185,72 @@ impl QueueSnapshot {
         readers.map(Entry::reader).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use lockwright_conformance::test_helpers::{claim, fails, grant, released};
+    use lockwright_core::{
+        BreakMode, BreakTarget, Claim, DistributedLock, ErrorKind, Reason, ReleaseMode,
+    };
+    use lockwright_testbed as testbed;
+
+    use super::*;
+    use crate::{Etcd, release};
+
+    fn reader() -> Claim {
+        Claim { mode: Mode::Shared, ..claim("x") }
+    }
+
+    async fn server_and_client() -> (testbed::Etcd, Etcd) {
+        let server = testbed::Etcd::options().members(1).start().unwrap();
+        let etcd = Etcd::connect(&server.url()).await.unwrap();
+        (server, etcd)
+    }
+
+    async fn mark_broken(etcd: &Etcd, claim: &Claim) {
+        let target = BreakTarget::Token(claim.token);
+        etcd.break_lock(&claim.name, target, BreakMode::RunOut, "me", "why").await.unwrap();
+    }
+
+    /// The key of an unanswered request was broken, or the claim was ended.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn put_of_a_reader_keeps_its_earlier_key_and_its_tombstone_on_etcd() {
+        let (_server, etcd) = server_and_client().await;
+        let (shared, reader) = (&etcd.shared, reader());
+        let lease = shared.reserve_lease(&reader).await.unwrap();
+        let key = shared.keys().own(&reader, lease.id);
+        let mut steps = AcquireSteps::new(shared, &reader, true);
+        let put = steps.put(&lease, &key, None).await.unwrap();
+        let Put::There(place) = put else { panic!("the key is new") };
+        mark_broken(&etcd, &reader).await;
+        let put = steps.put(&lease, &key, None).await.unwrap();
+        assert!(matches!(put, Put::Not(Step::Again)), "the key was put again");
+        release::put_tombstone(shared, &reader, &place).await.unwrap();
+        let put = steps.put(&lease, &key, None).await;
+        fails(put.map(drop), ErrorKind::Lost(Reason::Gone));
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn fence_is_taken_only_between_unchanged_keys_on_etcd() {
+        let (_server, etcd) = server_and_client().await;
+        let (shared, [first, second, third]) = (&etcd.shared, [(); 3].map(|()| reader()));
+        grant(&etcd, &first).await;
+        grant(&etcd, &second).await;
+        let lease = shared.registry.place(&second).unwrap().lease;
+        let read = async || shared.queue_snapshot(&second.name, &lease).await.unwrap();
+        let steps = AcquireSteps::new(shared, &second, true);
+        let stale = read().await.entries;
+        mark_broken(&etcd, &second).await;
+        let fresh = read().await.entries;
+        assert!(!steps.take_fence(&lease, &stale[1], &stale[0]).await.unwrap(), "own key");
+        assert!(steps.take_fence(&lease, &fresh[1], &fresh[0]).await.unwrap());
+        let stale = read().await;
+        released(&etcd, &first, ReleaseMode::Plain).await;
+        let [from, own] = &stale.entries[..] else { panic!("{stale:?}") };
+        assert!(!steps.take_fence(&lease, own, from).await.unwrap(), "other key");
+        let mut joins = AcquireSteps::new(shared, &third, false);
+        let key = shared.keys().own(&third, lease.id);
+        let put = joins.put(&lease, &key, Some((&stale, Some(from)))).await.unwrap();
+        assert!(matches!(put, Put::Missed), "it joined a reader that has left");
+    }
+}

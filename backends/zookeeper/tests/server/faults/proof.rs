@@ -1,12 +1,12 @@
-//! Tests that only responses of a majority prove that a session lives.
+//! Tests of members that are cut off from the majority and still answer reads.
 
 use std::time::Duration;
 
-use lockwright_core::RenewalOutcome;
+use lockwright_core::{DistributedLock, ErrorKind, ReleaseMode, RenewalOutcome};
 use lockwright_zookeeper::ZooKeeper;
 
 use super::{follower, now, url_of};
-use crate::common::{Cluster, claim_for, eventually, grant, renew, renewed};
+use crate::common::{Cluster, claim_for, eventually, fails, grant, renew, renewed};
 
 /// A sync limit so long that a cut-off member doesn't notice its isolation.
 const UNNOTICED: u32 = 150;
@@ -36,4 +36,18 @@ async fn no_renewal_is_answered_by_a_member_that_is_cut_off() {
         // The member still reports a mode, so it hasn't noticed its isolation.
         eventually(|| async { ensemble.members[member].mode() }).await;
     }
+}
+
+/// The member may lack the node of an unanswered acquire.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_node_is_reported_gone_by_a_member_that_is_cut_off() {
+    let ensemble = Cluster::options().sync_limit(UNNOTICED).start().unwrap();
+    let member = follower(&ensemble);
+    let zookeeper = ZooKeeper::connect(&url_of(&ensemble, member)).await.unwrap();
+    // This TTL's session sends no write for a quarter of it, which would delay later reads.
+    let [held, unanswered] = [(); 2].map(|()| claim_for("orders", Duration::from_secs(39)));
+    grant(&zookeeper, &held).await;
+    ensemble.isolate(member);
+    let released = zookeeper.release(&unanswered, ReleaseMode::Reconcile).await;
+    fails(released, ErrorKind::Unavailable);
 }

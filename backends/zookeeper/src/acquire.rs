@@ -236,6 +236,11 @@ impl Acquire<'_> {
 
     async fn repeat(&self, own: Node, is_held: bool) -> Result<AcquireOutcome> {
         let client = &self.session.client;
+        if self.wait == Wait::No {
+            // The session's server may lag behind, and a rejected try leaves the queue.
+            let sync = || client.sync(&self.queue_path);
+            self.session.read(sync).await.map_err(|failure| failure.error(Effect::Reads))?;
+        }
         let looking = client.list_children(&self.queue_path);
         let reading = client.get_data(&own.path);
         let queue = self.read_queue_from(looking).await?;

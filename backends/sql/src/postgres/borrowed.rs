@@ -4,9 +4,8 @@
 //! `BEGIN`, or with an unread answer, if the program dropped a `COPY`. The session may have any
 //! settings. So each request begins with statements that check or replace the settings.
 
-use std::sync::atomic::{AtomicI64, Ordering};
-
 use futures_util::TryStreamExt as _;
+use lockwright_core::Token;
 use sqlx::AssertSqlSafe;
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::PgPool;
@@ -23,15 +22,15 @@ pub(crate) struct Borrowed {
 }
 
 impl Borrowed {
-    /// If `has_schema`, the tables' names include their schema, so the search path is only
-    /// `pg_catalog`.
+    /// If `has_schema`, the tables' names include their schema, so the search path
+    /// needs only `pg_catalog`. Without `pg_temp`, temporary tables would come first.
     pub(super) async fn take(
         pool: &PgPool,
         limits: Limits,
         has_schema: bool,
     ) -> sqlx::Result<Self> {
         let [lock, statement] = [limits.answer, limits.slow].map(below);
-        let path = if has_schema { "SET LOCAL search_path = pg_catalog; " } else { "" };
+        let path = if has_schema { "SET LOCAL search_path = pg_catalog, pg_temp; " } else { "" };
         let settings = format!(
             "{path}SET LOCAL lock_timeout = {lock}; SET LOCAL statement_timeout = {statement}; "
         );
@@ -39,39 +38,40 @@ impl Borrowed {
     }
 
     pub(super) async fn fetch(&mut self, text: &str) -> sqlx::Result<Vec<Row>> {
-        static NEXT: AtomicI64 = AtomicI64::new(1);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let mark = Token::random().to_string();
         // The request has a transaction of its own if that began with this message. A grant in an
         // earlier one would end with its `ROLLBACK`.
         let text = format!(
             "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; {}\
-             SELECT {number}::bigint, CASE WHEN current_setting('synchronous_commit') = 'off' \
+             SELECT '{mark}', CASE WHEN current_setting('synchronous_commit') = 'off' \
                  THEN set_config('synchronous_commit', 'on', true) END \
-             WHERE 1 / (now() = statement_timestamp() \
-                        AND current_setting('client_encoding') = 'UTF8')::int = 1; {text}",
+             WHERE (CASE WHEN now() = statement_timestamp() \
+                              AND current_setting('client_encoding') = 'UTF8' \
+                         THEN '1' ELSE '{UNUSABLE} {mark}' END)::int = 1; {text}",
             self.settings
         );
         self.is_clean = false;
-        let answer = self.answer(text, number).await;
+        let answer = self.answer(text, &mark).await;
         self.is_clean = match &answer {
             Ok(_) => true,
-            Err(error) => code(error).is_some_and(|code| !is_of_session(&code)),
+            Err(error) => code(error).is_some() && !error.to_string().contains(&mark),
         };
         answer
     }
 
-    /// Returns the rows after the one with the request's `number`.
-    async fn answer(&mut self, text: String, number: i64) -> sqlx::Result<Vec<Row>> {
+    /// Returns the rows after the one with the request's `mark`. An earlier error without the mark
+    /// may belong to another request.
+    async fn answer(&mut self, text: String, mark: &str) -> sqlx::Result<Vec<Row>> {
         // Safe: table names are checked, and `literal` writes values.
         let mut answer = sqlx::raw_sql(AssertSqlSafe(text)).fetch(&mut *self.connection);
         let first = match answer.try_next().await {
             Ok(first) => first.as_ref().map(row).transpose()?,
-            Err(error) if code(&error).is_some_and(|code| is_of_session(&code)) => {
+            Err(error) if code(&error).is_none() || error.to_string().contains(mark) => {
                 return Err(error);
             }
             Err(error) => return Err(sqlx::Error::Protocol(error.to_string())),
         };
-        if first.and_then(|first| first.int(0).ok()) != Some(number) {
+        if !first.is_some_and(|first| first.text(0).is_ok_and(|found| found == Some(mark))) {
             return Err(sqlx::Error::Protocol("an answer to another request".to_owned()));
         }
         answer.try_collect::<Vec<_>>().await?.iter().map(row).collect()
@@ -90,7 +90,6 @@ impl Drop for Borrowed {
     }
 }
 
-/// Returns whether the first statements of a request fail with this code.
-pub(super) fn is_of_session(code: &str) -> bool {
-    matches!(code, "22012" | "25001" | "25P02")
-}
+/// The text of the server's error if the request began in an earlier transaction, or in another
+/// encoding. Nothing of the request was carried out then.
+pub(super) const UNUSABLE: &str = "lockwright: unusable session";

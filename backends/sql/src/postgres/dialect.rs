@@ -6,7 +6,7 @@ use lockwright_core::{CredentialProvider, Finding, Result, Token};
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions, PgRow};
 use sqlx::{AssertSqlSafe, Column, ConnectOptions, Row as _, TypeInfo, ValueRef};
 
-use super::borrowed::{Borrowed, is_of_session};
+use super::borrowed::{Borrowed, UNUSABLE};
 use super::config::Config;
 use crate::server::errors::verdicts;
 use crate::server::lease::statement_texts;
@@ -354,7 +354,7 @@ fn judge(code: &str, message: &str) -> Option<Verdict> {
         "23514" | "22003" =>
             Conflict, "the name's row was changed by hand, or its fences have reached their end; \
                        delete it when the name is free and none of its fences is in use";
-        _ if is_of_session(code) =>
+        "22P02" if message.contains(UNUSABLE) =>
             Unavailable.again(),
             "connections of the program's pool have open transactions that the program dropped, or \
              another client_encoding than UTF8";

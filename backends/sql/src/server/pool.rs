@@ -303,7 +303,7 @@ impl<D: Dialect> Pool<D> {
         if self.dialect.borrows() {
             // Leaves time for the answer. A late one would cost the program a connection.
             let left = sending.until.saturating_duration_since(Deadline::now());
-            deadline = deadline.min(sending.until - sending.answer.min(left / 2));
+            deadline = deadline.min(sending.until - sending.answer.min(left / 4));
         }
         let limit = deadline.saturating_duration_since(Deadline::now());
         let permit = self.sessions.permit(Use::Request, deadline).await.ok_or_else(busy)?;

@@ -40,8 +40,9 @@ impl Tables {
     /// Sets the schema that a connection has found, unless one is set.
     pub(crate) fn found_in(mut self, schema: Option<String>) -> Result<Self> {
         // Other characters could end a name or a text in the SQL.
-        let is_safe =
-            |name: &String| name.chars().all(|c| c.is_alphanumeric() || "_-.$ ".contains(c));
+        let is_safe = |name: &String| {
+            name.chars().all(|c| c.is_alphanumeric() || "_-.$ ".contains(c)) && !name.contains("--")
+        };
         if self.schema.is_none() {
             self.schema = Some(schema.filter(is_safe).ok_or_else(|| {
                 Error::invalid_config(

@@ -101,10 +101,15 @@ async fn answer_to_another_request_is_not_used() {
     let pool = pool_of(1, &server).await;
     let backend = Config::from_pool(&pool).connect().await.unwrap();
     let (held, never) = (hold(&backend, "x").await, claim("never"));
-    for copies in [1, 3] {
+    let copies = ["COPY missing TO STDOUT", "COPY (SELECT 1 / 0) TO STDOUT"];
+    for (copy, queries) in copies.into_iter().flat_map(|copy| [(copy, 0), (copy, 2)]) {
         let mut connection = pool.acquire().await.unwrap();
-        for _ in 0..copies {
-            assert!(connection.copy_out_raw("COPY missing TO STDOUT").await.is_err());
+        for _ in 0..3 {
+            assert!(connection.copy_out_raw(copy).await.is_err());
+        }
+        for _ in 0..queries {
+            // Fails with an error of an earlier copy, and leaves its row.
+            sqlx::raw_sql("SELECT 1").fetch_all(&mut *connection).await.ok();
         }
         drop(connection);
         for renewed in [&held, &never] {
@@ -117,6 +122,27 @@ async fn answer_to_another_request_is_not_used() {
             }
         }
         assert_eq!(backend.inspect(&held.name).await.unwrap().holders.len(), 1);
+    }
+}
+
+/// An error of the program's request must not look as if Lockwright's had no effect.
+#[tokio::test(flavor = "multi_thread")]
+async fn error_of_another_request_is_not_used() {
+    let server = Server::start().unwrap();
+    let pool = pool_of(1, &server).await;
+    let backend = Config::from_pool(&pool).connect().await.unwrap();
+    for _ in 0..3 {
+        let held = hold(&backend, "x").await;
+        let mut connection = pool.acquire().await.unwrap();
+        for _ in 0..3 {
+            connection.copy_out_raw("COPY (SELECT 1 / 0) TO STDOUT").await.err().unwrap();
+        }
+        drop(connection);
+        match backend.release(&held, ReleaseMode::Plain).await {
+            Ok(outcome) => assert_eq!(outcome, ReleaseOutcome::Released),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Indeterminate, "{error}"),
+        }
+        backend.release(&held, ReleaseMode::Reconcile).await.unwrap();
     }
 }
 

@@ -109,9 +109,14 @@ async fn answer_to_another_request_is_not_used() {
         }
         for _ in 0..queries {
             // Fails with an error of an earlier copy, and leaves its row.
-            sqlx::raw_sql("SELECT 1").fetch_all(&mut *connection).await.ok();
+            sqlx::raw_sql("SELECT 'x'").execute(&mut *connection).await.ok();
         }
         drop(connection);
+        if queries > 0
+            && let Ok(inspection) = backend.inspect(&held.name).await
+        {
+            assert_eq!(inspection.holders.len(), 1, "{copy}, {queries}");
+        }
         for renewed in [&held, &never] {
             match backend.renew(&[Renew::of(renewed)]).await {
                 Ok(answers) => {

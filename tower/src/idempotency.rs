@@ -43,14 +43,15 @@ pub trait Responses: Clone + Send + Sync + 'static {
 /// response and the header `idempotent-replayed: true`.
 ///
 /// The layer holds the key's mutex while it looks up the response, runs the service and stores its
-/// response, so a retry waits for the first request. It doesn't compare the requests. It doesn't
-/// store a response with a status from 500 or of a Lockwright layer inside, so a retry runs the
-/// service again. Put layers that answer 401, 408 or 429 outside of this one.
+/// response, so a retry waits for the first request. The layer doesn't compare a retry with the
+/// first request. It stores no response with a status from 500, and none of a Lockwright layer
+/// inside, so a retry then runs the service again. Put layers that answer 401, 408 or 429 outside
+/// of this one.
 ///
-/// The service runs in a task of tokio, so it completes even if the client disconnects. The
+/// The service runs in its own tokio task, so it completes even if the client disconnects. The
 /// request's extensions have the hold's [`Fenced`](lockwright_core::fencing::Fenced). The layer
-/// collects the whole body in memory before it responds. It drops trailers, so it isn't for gRPC,
-/// nor for bodies without an end.
+/// collects the whole body in memory before it responds, and drops trailers. So don't use it for
+/// gRPC or for endless bodies.
 ///
 /// **The service may run again after it did its work** if it panicked, failed or answered with a
 /// status from 500, or if the process ended, the lock was lost or [`Responses`] failed before the

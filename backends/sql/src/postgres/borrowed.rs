@@ -1,8 +1,8 @@
 //! Requests on the connections of the program's pool.
 //!
 //! sqlx's pool may hand out a connection with an open transaction, if the program dropped its
-//! `BEGIN`, or with an unread answer, if the program dropped a `COPY`. The session may have any
-//! settings. So each request begins with statements that check or replace the settings.
+//! `BEGIN`, or with an unread answer, if a `COPY` failed or was dropped. The session may have any
+//! settings. So each request begins with statements that detect these, and replace the settings.
 
 use futures_util::TryStreamExt as _;
 use lockwright_core::Token;
@@ -22,8 +22,8 @@ pub(crate) struct Borrowed {
 }
 
 impl Borrowed {
-    /// If `has_schema`, the tables' names include their schema, so the search path
-    /// needs only `pg_catalog`. Without `pg_temp`, temporary tables would come first.
+    /// If `has_schema`, the tables' names include their schema, so the search path needs only
+    /// `pg_catalog`. Without `pg_temp` behind it, temporary tables and types would be found first.
     pub(super) async fn take(
         pool: &PgPool,
         limits: Limits,

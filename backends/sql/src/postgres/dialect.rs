@@ -1,4 +1,5 @@
 use std::borrow::Cow;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -238,7 +239,12 @@ impl Dialect for Postgresql {
             Connection::Own(Own { driver, limits: Some(limits) }) => {
                 fetch_on(driver, format!("{limits}{text}")).await
             }
-            Connection::OfPool(borrowed) => borrowed.fetch(&text).await,
+            Connection::OfPool(borrowed) => {
+                // Boxed, because deeper futures would exceed rustc's default recursion limit.
+                let answer: Pin<Box<dyn Future<Output = _> + Send>> =
+                    Box::pin(borrowed.fetch(&text));
+                answer.await
+            }
         }
     }
 

@@ -131,7 +131,11 @@ macro_rules! backends {
                                 config = $credentials(config, provider);
                             })?
                             no_provider(provider, &scheme)?;
-                            Ok(Arc::new(config.connect().await?))
+                            // Boxed, so that the futures of programs don't exceed rustc's
+                            // default recursion limit.
+                            let connecting: std::pin::Pin<Box<dyn Future<Output = _> + Send>> =
+                                Box::pin(config.connect());
+                            Ok(Arc::new(connecting.await?))
                         )?
                         $(
                             no_provider(provider, &scheme)?;

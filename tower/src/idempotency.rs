@@ -13,7 +13,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::lock;
-use crate::service::{Outcome, refusal};
+use crate::service::{Outcome, refusal, take_ready};
 
 /// The header that marks a stored response.
 const REPLAYED: &str = "idempotent-replayed";
@@ -127,19 +127,13 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let key = (self.layer.key)(&request);
-        // Only the service that `poll_ready` was called on is ready, not its clone.
-        let clone = self.inner.clone();
-        let mut inner = std::mem::replace(&mut self.inner, clone);
+        let mut inner = take_ready(&mut self.inner);
         let Some(key) = key else { return Box::pin(inner.call(request)) };
         let IdempotencyLayer { locks, wait, responses, .. } = &self.layer;
         let (locks, wait, responses) = (locks.clone(), *wait, responses.clone());
         let work = async move {
-            let once = async |fenced| {
-                let mut request = request;
-                request.extensions_mut().insert(fenced);
-                once(&responses, &key, || inner.call(request)).await
-            };
-            lock::hold(&locks, wait, &key, once).await
+            let once = async |request| once(&responses, &key, || inner.call(request)).await;
+            lock::hold(&locks, wait, &key, request, once).await
         };
         Box::pin(async move {
             let outcome =

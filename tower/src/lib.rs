@@ -40,8 +40,9 @@
 //! # Cancel safety
 //!
 //! Dropping a response future, as servers do when the client disconnects, drops the inner future,
-//! except under an [`IdempotencyLayer`]. Then the lock is released in the background, or the next request enters the gate. A write already sent isn't
-//! stopped: see [`LockLayer`] and [`FenceLayer`].
+//! except under an [`IdempotencyLayer`]. Then the lock is released in the background, or the next
+//! request enters the gate. A write already sent isn't stopped: see [`LockLayer`] and
+//! [`FenceLayer`].
 #![forbid(unsafe_code)]
 
 mod fence;

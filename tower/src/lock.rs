@@ -1,7 +1,6 @@
 use std::time::Duration;
 
 use http::{Request, StatusCode};
-use lockwright_core::fencing::Fenced;
 use lockwright_core::{Error, ErrorKind, Locks, Step};
 use tower_layer::Layer;
 use tower_service::Service;
@@ -64,24 +63,26 @@ pub(crate) async fn run<S: Service<Request<B>>, B>(
     wait: Option<Duration>,
     name: &str,
     mut inner: S,
-    mut request: Request<B>,
+    request: Request<B>,
 ) -> Outcome<Result<S::Response, S::Error>> {
-    let calling = async move |fenced| {
-        request.extensions_mut().insert(fenced);
-        inner.call(request).await
-    };
-    hold(locks, wait, name, calling).await
+    hold(locks, wait, name, request, async move |request| inner.call(request).await).await
 }
 
-pub(crate) async fn hold<T>(
+/// Runs `work` with the lock, and with the hold's fence among the request's extensions.
+pub(crate) async fn hold<B, T>(
     locks: &Locks,
     wait: Option<Duration>,
     name: &str,
-    work: impl AsyncFnOnce(Fenced) -> T,
+    mut request: Request<B>,
+    work: impl AsyncFnOnce(Request<B>) -> T,
 ) -> Outcome<T> {
     let mutex = locks.mutex(name);
     let mutex = if let Some(limit) = wait { mutex.wait_for(limit) } else { mutex };
-    mutex.with(async |guard| work(guard.fenced()).await).await.map_err(refused)
+    let working = mutex.with(async move |guard| {
+        request.extensions_mut().insert(guard.fenced());
+        work(request).await
+    });
+    working.await.map_err(refused)
 }
 
 fn refused(error: Error) -> (StatusCode, Error) {

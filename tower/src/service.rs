@@ -47,9 +47,7 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let name = (self.name)(&request);
         let rule = self.rule.clone();
-        // Only the service that `poll_ready` was called on is ready, not its clone.
-        let clone = self.inner.clone();
-        let mut inner = std::mem::replace(&mut self.inner, clone);
+        let mut inner = take_ready(&mut self.inner);
         Box::pin(async move {
             let Some(name) = name else { return inner.call(request).await };
             let outcome = match rule {
@@ -59,6 +57,12 @@ where
             outcome.unwrap_or_else(|(status, error)| Ok(refusal(status, error)))
         })
     }
+}
+
+/// Leaves a clone, because only the service that `poll_ready` was called on is ready.
+pub(crate) fn take_ready<S: Clone>(service: &mut S) -> S {
+    let clone = service.clone();
+    std::mem::replace(service, clone)
 }
 
 pub(crate) fn refusal<R: Default>(status: StatusCode, error: Error) -> Response<R> {

@@ -102,6 +102,10 @@ impl Config {
         }
         Ok(Mysql(Arc::new(Engine::new(sessions, Clock::boot()))))
     }
+
+    fn lease_profile(&self) -> Profile {
+        profile()
+    }
 }
 
 /// Returns the mode's profile, or `None` for the lease mode.
@@ -112,10 +116,6 @@ pub fn session_lock_profile(mode: Mode) -> Option<Profile> {
 /// Returns the profile of the lease mode.
 pub fn profile() -> Profile {
     lease::profile(LEASE, WakeUp::Poll, POLL)
-}
-
-fn lease_profile(_: &crate::server::config::Common) -> Profile {
-    profile()
 }
 
 const LEASE: &str = "mysql-lease";

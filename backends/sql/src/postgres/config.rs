@@ -81,10 +81,7 @@ impl Config {
     /// - sqlx logs statements, with the tokens of holds, unless the pool's options have
     ///   `disable_statement_logging`.
     pub fn from_pool(pool: &PgPool) -> Self {
-        let most = pool.options().get_max_connections().try_into().unwrap_or(usize::MAX);
-        let mut this = Self::from_options(&pool.connect_options());
-        this.common.borrowed = Some(most);
-        Self { pool: Some(pool.clone()), ..this }
+        Self { pool: Some(pool.clone()), ..Self::from_options(&pool.connect_options()) }
     }
 }
 

@@ -38,10 +38,9 @@ pub use crate::server::Mode;
 pub use config::Config;
 pub use transaction::{InTransaction, check_fence, lock_in_transaction};
 
-use crate::server::config::Common;
 use crate::server::lease::{LeaseBackend, ReleaseListener};
 use crate::server::session_lock::{Engine, Server as _, Sessions};
-use crate::server::{Dialect, Pool, lease, schema};
+use crate::server::{Pool, lease, schema};
 use dialect::Postgresql;
 use listener::Listener;
 use pooler::Server;
@@ -114,6 +113,10 @@ impl Config {
         Ok(Postgres(Arc::new(backend)))
     }
 
+    fn lease_profile(&self) -> Profile {
+        profile_of(self.pool.is_none())
+    }
+
     fn check_pool(&self) -> Result<()> {
         let problem = match &self.pool {
             Some(_) if self.common.mode != Mode::Lease => {
@@ -130,14 +133,16 @@ impl Config {
     }
 
     async fn look(&self, listens_by_pooler: bool) -> Result<(Arc<Pool<Postgresql>>, Server)> {
-        let (limits, sessions) = (self.common.limits(), self.common.sessions(true)?);
-        let dialect = Postgresql::new(self);
-        if dialect.borrows() {
+        let (limits, dialect) = (self.common.limits(), Postgresql::new(self));
+        if let Some(pool) = &self.pool {
+            let size = pool.options().get_max_connections().try_into().unwrap_or(usize::MAX);
+            let sessions = self.common.borrowed_sessions(size);
             let first = Pool::new(dialect.clone(), limits, sessions.clone());
             let look = Server::look(&first).await?;
             let dialect = dialect.within(look.schema.clone())?;
             return Ok((Arc::new(Pool::new(dialect, limits, sessions)), look));
         }
+        let sessions = self.common.sessions(true)?;
         let marked = Arc::new(Pool::new(dialect.clone().marked(), limits, sessions));
         match Server::look(&marked).await {
             Ok(look) => Ok((marked, look)),
@@ -162,10 +167,6 @@ pub fn session_lock_profile(mode: Mode) -> Option<Profile> {
 /// Returns the profile of the lease mode without a pooler.
 pub fn profile() -> Profile {
     profile_of(true)
-}
-
-fn lease_profile(common: &Common) -> Profile {
-    profile_of(common.borrowed.is_none())
 }
 
 fn profile_of(is_direct: bool) -> Profile {

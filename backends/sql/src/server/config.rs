@@ -36,8 +36,6 @@ pub(crate) struct Common {
     pub(crate) mode: Mode,
     pub(crate) tables: Tables,
     connections: Option<usize>,
-    /// The size of the program's pool, if that is used.
-    pub(crate) borrowed: Option<usize>,
     pub(crate) connect: Option<Duration>,
     pub(crate) answer: Option<Duration>,
     pub(crate) for_diagnosis: bool,
@@ -61,10 +59,7 @@ impl Common {
     pub(crate) fn sessions(&self, listens: bool) -> Result<SessionLimit> {
         if self.mode == Mode::Lease {
             let total = self.connections.unwrap_or(SessionLimit::LEASE);
-            return Ok(match self.borrowed {
-                Some(most) => SessionLimit::borrowed(total.min(most)),
-                None => SessionLimit::lease(total, listens),
-            });
+            return Ok(SessionLimit::lease(total, listens));
         }
         let total = self.connections.unwrap_or(SessionLimit::HELD);
         if total < SessionLimit::LEAST_HELD {
@@ -75,6 +70,12 @@ impl Common {
             )));
         }
         Ok(SessionLimit::held(total, listens, self.mode == Mode::Session))
+    }
+
+    /// The limit on the connections of a program's pool of the size.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn borrowed_sessions(&self, size: usize) -> SessionLimit {
+        SessionLimit::borrowed(self.connections.unwrap_or(SessionLimit::LEASE).min(size))
     }
 }
 
@@ -228,7 +229,7 @@ macro_rules! common_settings {
             /// Returns the profile of a server that is reached without a pooler.
             pub fn profile(&self) -> lockwright_core::Profile {
                 super::session_lock_profile(self.common.mode)
-                    .unwrap_or_else(|| super::lease_profile(&self.common))
+                    .unwrap_or_else(|| self.lease_profile())
             }
 
             pub(super) fn backend(&self) -> &'static str {

@@ -96,10 +96,12 @@ async fn members_of_different_clusters_are_an_error() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_database_that_is_nearly_full_is_a_warning_and_a_full_one_an_error() {
-    // The database file grows by 16 MiB at a time: first to 48 MiB, which is nearly full, and then
-    // beyond the quota.
+    // The server commits each write by itself. A batch of many could fill the database at once.
     let quota = 52 << 20;
-    let options = options().members(1).set("quota-backend-bytes", quota.to_string());
+    let options = options()
+        .members(1)
+        .set("quota-backend-bytes", quota.to_string())
+        .set("backend-batch-limit", "1");
     let cluster = options.start().unwrap();
     let client = etcd_client::Client::connect(cluster.endpoints(), None).await.unwrap();
     let fill = async |number: usize| {

@@ -30,11 +30,16 @@ impl Suite {
 }
 
 const SQL: &str = "lockwright-sql";
-const MARIADB: &[Suite] =
-    &[Suite::of(SQL, "mysql_lease"), Suite::of(SQL, "mysql_session"), Suite::of(SQL, "mysql_row")];
+const MARIADB: &[Suite] = &[
+    Suite::of(SQL, "mysql_lease"),
+    Suite::of(SQL, "mysql_programs_pool"),
+    Suite::of(SQL, "mysql_session"),
+    Suite::of(SQL, "mysql_row"),
+];
 const MYSQL: &[Suite] = &[
     Suite { package: SQL, test: "lease_faults", only: Some("mariadb::") },
     Suite::of(SQL, "mysql_lease"),
+    Suite::of(SQL, "mysql_programs_pool"),
     Suite::of(SQL, "mysql_session"),
     Suite::of(SQL, "mysql_row"),
     Suite { package: SQL, test: "session_lock", only: Some("mysql::") },

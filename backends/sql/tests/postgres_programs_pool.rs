@@ -1,7 +1,7 @@
 //! The conformance suite on PostgreSQL with the connections of a program's own pool.
 #![forbid(unsafe_code)]
 
-#[path = "suite/programs_pool.rs"]
+#[path = "suite/postgres_programs_pool.rs"]
 mod suite;
 
 fn main() -> std::process::ExitCode {

@@ -1,5 +1,5 @@
 use lockwright_core::{Result, redact};
-use sqlx::mysql::MySqlConnectOptions;
+use sqlx::mysql::{MySqlConnectOptions, MySqlPool};
 
 use super::dialect::MySql;
 use crate::server::config::{self, Common};
@@ -14,6 +14,7 @@ const OF_SQLX: &str =
 #[must_use = "nothing is connected before `connect`"]
 pub struct Config {
     pub(super) server: MySqlConnectOptions,
+    pub(super) pool: Option<MySqlPool>,
     shown: String,
     pub(super) common: Common,
 }
@@ -47,9 +48,9 @@ impl Config {
 
     /// Creates settings from the driver's, such as `&pool.connect_options()`.
     ///
-    /// Lockwright opens its own connections. It doesn't use the pool's, because it changes settings
-    /// of its sessions, and ends a session whose answer is late. The pool's callbacks, such as
-    /// `after_connect`, don't apply.
+    /// Lockwright opens its own connections, changes settings of their sessions, and ends a session
+    /// whose answer is late. The pool's callbacks, such as `after_connect`, don't apply. To use the
+    /// pool's connections instead, see [`from_pool`](Self::from_pool).
     pub fn from_options(server: &MySqlConnectOptions) -> Self {
         tls::choose_provider();
         let server = server
@@ -58,7 +59,29 @@ impl Config {
             .no_engine_substitution(false)
             .timezone(None)
             .set_names(false);
-        Self { shown: server.get_host().to_owned(), server, common: Common::default() }
+        let shown = server.get_host().to_owned();
+        Self { shown, server, pool: None, common: Common::default() }
+    }
+
+    /// Creates settings that use the connections of the program's pool, in the mode `lease` only.
+    ///
+    /// Each request takes a connection from the pool and returns it after the answer. It sets
+    /// variables of the session, and restores them before its end, except that user variables named
+    /// `@lockwright_…` remain. Lockwright prepares no statement, and ends no session on the server.
+    /// It closes a connection if a request fails, or if the program left a transaction open. In
+    /// return:
+    ///
+    /// - A request waits while the program uses all connections, and fails if none is free in time.
+    ///   So a hold is lost if the program uses all of them for too long, or closes the pool.
+    ///   Lockwright uses at most 8 connections, one of them only for renewals if the pool has more
+    ///   than one.
+    /// - A change whose answer is late is `Indeterminate`.
+    /// - Without [`schema_name`](Self::schema_name), the tables are in the database of the session
+    ///   that `connect` uses.
+    /// - sqlx logs statements, with the tokens of holds, unless the pool's options have
+    ///   `disable_statement_logging`.
+    pub fn from_pool(pool: &MySqlPool) -> Self {
+        Self { pool: Some(pool.clone()), ..Self::from_options(&pool.connect_options()) }
     }
 }
 

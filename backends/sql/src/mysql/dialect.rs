@@ -1,18 +1,22 @@
-use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use futures_util::stream::{BoxStream, TryStreamExt as _};
 use lockwright_core::{CredentialProvider, ErrorKind, Finding, Result};
-use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlDatabaseError, MySqlRow};
+use sqlx::mysql::{
+    MySqlConnectOptions, MySqlConnection, MySqlDatabaseError, MySqlPool, MySqlQueryResult, MySqlRow,
+};
 use sqlx::{AssertSqlSafe, Column, ConnectOptions, Either, Row as _, TypeInfo, ValueRef};
 
+use super::borrowed;
 use super::config::Config;
 use crate::server::errors::{plain, verdicts};
 use crate::server::lease::statement_texts;
 use crate::server::schema::MISSING;
 use crate::server::{
-    Arguments, Cell, Dialect, Limits, Opened, Placeholder, Pool, Prepared, Row, ServerSession, Sql,
+    Arguments, Borrowed, Cell, Dialect, Limits, Opened, Placeholder, Pool, Row, ServerSession, Sql,
     StatementTexts, Tables, Verdict, tls,
 };
 
@@ -21,15 +25,30 @@ use crate::server::{
 /// - UTC: in other time zones, `SYSDATE` jumps at the end of daylight saving time.
 /// - `READ COMMITTED`: statements must see earlier commits. MySQL's default also locks gaps, so
 ///   requests for different names would deadlock.
-/// - No `sql_mode` that changes literals or the order of an `UPDATE`'s assignments.
+/// - No `sql_mode` that changes literals or the order of an `UPDATE`'s assignments, and no other
+///   setting that rejects updates or shortens answers.
 /// - `group_concat_max_len` is enough for all names of a sweep step.
 /// - `wait_timeout`: the server keeps idle connections longer than the pool does.
-const BEGIN: &str = "SET NAMES utf8mb4, time_zone = '+00:00', completion_type = 'NO_CHAIN', \
+pub(super) const BEGIN: &str = "SET NAMES utf8mb4, time_zone = '+00:00', completion_type = 'NO_CHAIN', \
                      autocommit = 1, \
                      sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION', \
+                     sql_safe_updates = 0, sql_select_limit = 18446744073709551615, \
                      innodb_lock_wait_timeout = 2, lock_wait_timeout = 2, wait_timeout = 900, \
                      group_concat_max_len = 4194304; \
-                     SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
+                     SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE";
+
+/// SQL that sets the server's time limits, in whole seconds. That of a statement exceeds the
+/// client's own limit, which must expire first: the server's timeout error may follow a commit.
+pub(super) fn limits(limits: Limits) -> String {
+    let lock = limits.answer.as_secs().max(1);
+    let statement = limits.slow.as_secs() + 1;
+    format!(
+        "SET innodb_lock_wait_timeout = {lock}, lock_wait_timeout = {lock} \
+         /*M! , max_statement_time = IF(@@max_statement_time = 0, {statement}, \
+             @@max_statement_time) */ \
+         /*!80000 , max_execution_time = {statement}000 */"
+    )
+}
 
 /// SQL for the time. Only `SYSDATE` reads the clock at each occurrence.
 const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', SYSDATE(6))";
@@ -46,9 +65,6 @@ pub(super) fn session(row: Option<&Row>, opened: Instant) -> Option<ServerSessio
     let row = row?;
     Some(ServerSession { id: row.int(0).ok()?, server: row.int(1).ok()?, seen: 0, opened })
 }
-
-/// SQL for the time at the statement's start: a constant, so the server can use an index.
-const BEGUN: &str = "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))";
 
 /// SQL for the holds to renew. The columns need a character set, because the database's default may
 /// lack the names' characters.
@@ -72,16 +88,24 @@ const COLUMNS: [&str; 5] = ["asked.name", "asked.token", "locked.name", "locked.
 #[derive(Clone)]
 pub(crate) struct MySql {
     pub(super) server: MySqlConnectOptions,
+    /// The program's pool: see [`Config::from_pool`].
+    pool: Option<MySqlPool>,
     pub(super) credentials: Option<CredentialProvider>,
     tables: Tables,
     backend: &'static str,
     is_direct: Arc<AtomicBool>,
 }
 
+pub(crate) enum Connection {
+    Own(MySqlConnection),
+    OfPool(Borrowed<sqlx::MySql>),
+}
+
 impl MySql {
     pub(super) fn new(config: &Config) -> Self {
         Self {
             server: config.server.clone().disable_statement_logging(),
+            pool: config.pool.clone(),
             credentials: config.common.credentials.clone(),
             tables: config.common.tables.clone(),
             backend: config.backend(),
@@ -104,6 +128,42 @@ impl MySql {
         Ok(connection)
     }
 
+    /// Fixes the tables' database if none is set: those of the pool's sessions may differ.
+    pub(super) fn within(mut self, found: Option<String>) -> Result<Self> {
+        self.tables = self.tables.found_in(found).map_err(|e| e.with_backend(self.backend))?;
+        Ok(self)
+    }
+
+    async fn fetch_counted(
+        &self,
+        connection: &mut Connection,
+        text: String,
+    ) -> sqlx::Result<(Vec<Row>, Done)> {
+        // A `KILL` may take effect even if the request fails.
+        let kills = text.starts_with("KILL ");
+        let mut done = Done::default();
+        let count = |result: &MySqlQueryResult| done = std::mem::take(&mut done).and(result);
+        let fetched = match connection {
+            Connection::Own(own) => fetch_told(own, text, count).await,
+            Connection::OfPool(borrowed) => {
+                // Boxed, because deeper futures would exceed rustc's default recursion limit.
+                let answer: Pin<Box<dyn Future<Output = _> + Send>> =
+                    Box::pin(borrowed.fetch(&text, count));
+                answer.await
+            }
+        };
+        match fetched {
+            // The session had already ended. No statement is skipped: a `KILL` is always the last.
+            Err(error) if number(&error) == Some(NO_SUCH_THREAD) => Ok((Vec::new(), done)),
+            Err(error @ sqlx::Error::Database(_))
+                if (kills || done.affected > 0) && done.statements > 0 =>
+            {
+                Err(sqlx::Error::AnyDriverError(Box::new(Later(error))))
+            }
+            fetched => Ok((fetched?, done)),
+        }
+    }
+
     fn schema_as_value(&self) -> String {
         match self.tables.schema() {
             Some(schema) => format!("'{schema}'"),
@@ -113,7 +173,7 @@ impl MySql {
 }
 
 impl Dialect for MySql {
-    type Connection = MySqlConnection;
+    type Connection = Connection;
 
     const QUOTE: char = '`';
     const PLACEHOLDER: Placeholder = Placeholder::QuestionMark;
@@ -144,7 +204,6 @@ impl Dialect for MySql {
 
     fn expand(&self, text: &str) -> String {
         let mut text = text
-            .replace("{begun}", BEGUN)
             .replace("{asked}", ASKED)
             .replace("{locked}", LOCKED)
             .replace("{old}", OLD)
@@ -165,32 +224,30 @@ impl Dialect for MySql {
         )
     }
 
+    fn borrows(&self) -> bool {
+        self.pool.is_some()
+    }
+
     fn is_by_file(&self) -> bool {
         self.server.get_socket().is_some()
     }
 
-    async fn open(&self, limits: Limits) -> sqlx::Result<Opened<MySqlConnection>> {
+    async fn open(&self, limits: Limits) -> sqlx::Result<Opened<Connection>> {
+        if let Some(pool) = &self.pool {
+            let borrowed = Borrowed::take(pool, borrowed::settings(limits)).await?;
+            return Ok((Connection::OfPool(borrowed), None));
+        }
         let opened = Instant::now();
         let mut connection = self.connect().await?;
-        // The server takes whole seconds. `statement` exceeds the client's own limit, which must
-        // expire first: the server's timeout error may follow a commit.
-        let lock = limits.answer.as_secs().max(1);
-        let statement = limits.slow.as_secs() + 1;
-        let text = format!(
-            "SET innodb_lock_wait_timeout = {lock}, lock_wait_timeout = {lock} \
-             /*M! , max_statement_time = IF(@@max_statement_time = 0, {statement}, \
-                 @@max_statement_time) */ \
-             /*!80000 , max_execution_time = {statement}000 */; {}",
-            identity()
-        );
+        let text = format!("{}; {}", self::limits(limits), identity());
         let rows = fetch_on(&mut connection, text).await?;
         let session = session(rows.last(), opened).filter(|_| self.is_direct());
-        Ok((connection, session))
+        Ok((Connection::Own(connection), session))
     }
 
     async fn end_sessions(
         &self,
-        connection: &mut MySqlConnection,
+        connection: &mut Connection,
         sessions: &[ServerSession],
     ) -> sqlx::Result<Vec<i64>> {
         let ids: Vec<_> = sessions.iter().map(|session| session.id.to_string()).collect();
@@ -200,7 +257,7 @@ impl Dialect for MySql {
              SELECT id, {SERVER} FROM information_schema.processlist WHERE id IN ({})",
             ids.join(", ")
         );
-        let rows = fetch_on(connection, text).await?;
+        let rows = self.fetch(connection, text).await?;
         let uptime = rows.first().and_then(|row| row.text(1).ok()).flatten();
         let uptime = uptime.and_then(|uptime| uptime.parse().ok()).unwrap_or(u64::MAX);
         let mut still_there = Vec::new();
@@ -222,53 +279,43 @@ impl Dialect for MySql {
         Ok(still_there)
     }
 
-    async fn fetch(
-        &self,
-        connection: &mut MySqlConnection,
-        text: String,
-    ) -> sqlx::Result<Vec<Row>> {
-        // A `KILL` may take effect even if the request fails.
-        let mut changed = text.starts_with("KILL ");
-        let mut done = 0;
-        let fetched = fetch_told(connection, text, |affected| {
-            done += 1;
-            changed |= affected > 0;
-        });
-        match fetched.await {
-            // The session had already ended. No statement is skipped: a `KILL` is always the last.
-            Err(error) if number(&error) == Some(NO_SUCH_THREAD) => Ok(Vec::new()),
-            Err(error @ sqlx::Error::Database(_)) if changed && done > 0 => {
-                Err(sqlx::Error::AnyDriverError(Box::new(Later(error))))
-            }
-            other => other,
-        }
+    async fn fetch(&self, connection: &mut Connection, text: String) -> sqlx::Result<Vec<Row>> {
+        Ok(self.fetch_counted(connection, text).await?.0)
     }
 
     /// Executes a statement, prepared unless a proxy may share sessions. An update returns one row:
     /// the number of matched rows, and the last insert id.
     async fn execute(
         &self,
-        connection: &mut MySqlConnection,
+        connection: &mut Connection,
         sql: &Sql,
         arguments: Arguments<'_>,
     ) -> sqlx::Result<Vec<Row>> {
-        let is_select = |statement: &Prepared| statement.text.starts_with("SELECT");
-        let statement = match sql.prepared() {
-            Some(statement) if !is_select(statement) => statement,
-            Some(_) if self.is_direct() => return fetch_prepared(connection, sql, arguments).await,
-            _ => return self.fetch(connection, sql.render(arguments, Self::literal)).await,
+        let text = || sql.render(arguments, Self::literal);
+        let Some(statement) = sql.prepared() else { return self.fetch(connection, text()).await };
+        let is_select = statement.text.starts_with("SELECT");
+        let done = match connection {
+            Connection::Own(own) if self.is_direct() && is_select => {
+                return fetch_prepared(own, sql, arguments).await;
+            }
+            Connection::Own(own) if self.is_direct() => {
+                match statement.bind(arguments).execute(&mut *own).await {
+                    Err(error) if cannot_prepare(&error) => {
+                        self.fetch_counted(connection, text()).await?.1
+                    }
+                    done => Done::default().and(&done?),
+                }
+            }
+            connection => {
+                let (rows, done) = self.fetch_counted(connection, text()).await?;
+                if is_select {
+                    return Ok(rows);
+                }
+                done
+            }
         };
-        let text = || sqlx::raw_sql(AssertSqlSafe(sql.render(arguments, Self::literal)));
-        let done = match self.is_direct() {
-            true => match statement.bind(arguments).execute(&mut *connection).await {
-                Err(error) if cannot_prepare(&error) => text().execute(connection).await?,
-                done => done?,
-            },
-            false => text().execute(connection).await?,
-        };
-        let numbers = [done.rows_affected(), done.last_insert_id()];
         let cell = |number: u64| Cell::Int(i64::try_from(number).unwrap_or(i64::MAX));
-        Ok(vec![Row(numbers.map(cell).to_vec())])
+        Ok(vec![Row([done.affected, done.insert_id].map(cell).to_vec())])
     }
 
     fn quote(value: &str, text: &mut String) {
@@ -313,22 +360,46 @@ pub(super) async fn fetch_on(
     fetch_told(connection, text, |_| {}).await
 }
 
-/// Runs the SQL, and calls `done` with the number of each statement's affected rows.
+/// Runs the SQL, and calls `done` with each statement's result.
 async fn fetch_told(
     connection: &mut MySqlConnection,
     text: String,
-    mut done: impl FnMut(u64) + Send,
+    done: impl FnMut(&MySqlQueryResult) + Send,
+) -> sqlx::Result<Vec<Row>> {
+    // Safe: table names are checked, and `literal` writes values.
+    rows_of(sqlx::raw_sql(AssertSqlSafe(text)).fetch_many(connection), done).await
+}
+
+pub(super) async fn rows_of(
+    mut answers: BoxStream<'_, sqlx::Result<Either<MySqlQueryResult, MySqlRow>>>,
+    mut done: impl FnMut(&MySqlQueryResult) + Send,
 ) -> sqlx::Result<Vec<Row>> {
     let mut rows = Vec::new();
-    // Safe: table names are checked, and `literal` writes values.
-    let mut answers = sqlx::raw_sql(AssertSqlSafe(text)).fetch_many(connection);
-    while let Some(answer) = poll_fn(|context| answers.as_mut().poll_next(context)).await {
-        match answer? {
-            Either::Left(result) => done(result.rows_affected()),
+    while let Some(answer) = answers.try_next().await? {
+        match answer {
+            Either::Left(result) => done(&result),
             Either::Right(answered) => rows.push(row(&answered)?),
         }
     }
     Ok(rows)
+}
+
+/// The results of a request's statements.
+#[derive(Default)]
+struct Done {
+    statements: u64,
+    affected: u64,
+    insert_id: u64,
+}
+
+impl Done {
+    fn and(self, result: &MySqlQueryResult) -> Self {
+        Self {
+            statements: self.statements + 1,
+            affected: self.affected + result.rows_affected(),
+            insert_id: self.insert_id.max(result.last_insert_id()),
+        }
+    }
 }
 
 /// An error of a request whose earlier statement made a change.
@@ -356,7 +427,7 @@ pub(super) fn push_hex(bytes: &[u8], text: &mut String) {
     }
 }
 
-fn row(row: &MySqlRow) -> sqlx::Result<Row> {
+pub(super) fn row(row: &MySqlRow) -> sqlx::Result<Row> {
     let mut cells = Vec::with_capacity(row.len());
     for at in 0..row.len() {
         let value = row.try_get_raw(at)?;
@@ -382,6 +453,7 @@ pub(super) const LOCK_WAIT_TIMEOUT: u16 = 1205;
 pub(super) const DEADLOCK: u16 = 1213;
 pub(super) const INTERRUPTED: u16 = 1317;
 const NO_SUCH_THREAD: u16 = 1094;
+const IN_TRANSACTION: u16 = 1568;
 
 /// Returns whether the server couldn't prepare the statement, and so didn't execute it: its clients
 /// have too many prepared statements (1461), or a table changes too often (1615).
@@ -415,6 +487,9 @@ fn judge(number: u16) -> Option<Verdict> {
         3819 | 4025 | 1690 | 1264 =>
             Conflict, "the name's row was changed by hand, or its fences have reached their end; \
                        delete it when the name is free and none of its fences is in use";
+        IN_TRANSACTION =>
+            Unavailable.again(),
+            "connections of the program's pool have open transactions that the program dropped";
         DEADLOCK | 1020 | 1062 =>
             Unavailable.again(), "the request failed repeatedly because of deadlocks; try again";
         LOCK_WAIT_TIMEOUT => Unavailable, "another session keeps the tables locked";

@@ -22,6 +22,7 @@
 //! - Waiters poll: the server has no notifications.
 //! - Rows of unused names remain until a [`sweep`](lockwright_core::DistributedLock::sweep).
 
+mod borrowed;
 mod config;
 mod dialect;
 mod doctor;
@@ -41,7 +42,7 @@ pub use transaction::{InTransaction, check_fence, lock_in_transaction};
 
 use crate::server::lease::LeaseBackend;
 use crate::server::session_lock::{Engine, Server as _, Sessions};
-use crate::server::{Pool, lease, schema};
+use crate::server::{BadRow, Dialect as _, Effect, Pool, lease, schema};
 use dialect::MySql;
 use facts::Facts;
 
@@ -78,11 +79,11 @@ impl Config {
     /// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): the server can't be reached.
     pub async fn connect(self) -> Result<Mysql> {
         let kind = self.common.mode.kind();
-        let sessions = self.common.sessions(kind.is_some())?;
-        let pool = Arc::new(Pool::new(MySql::new(&self), self.common.limits(), sessions));
+        let pool = Arc::new(self.pool(kind.is_some()).await?);
         let Some(kind) = kind else {
             if !self.common.for_diagnosis {
-                if proxy::shares_sessions(&pool).await? == Some(false) {
+                let borrows = pool.dialect().borrows();
+                if !borrows && proxy::shares_sessions(&pool).await? == Some(false) {
                     pool.dialect().set_direct();
                 }
                 Facts::look(&pool).await?.can_lock(self.backend())?;
@@ -105,6 +106,20 @@ impl Config {
 
     fn lease_profile(&self) -> Profile {
         profile()
+    }
+
+    async fn pool(&self, listens: bool) -> Result<Pool<MySql>> {
+        let (dialect, limits) = (MySql::new(self), self.common.limits());
+        let Some(pool) = &self.pool else {
+            return Ok(Pool::new(dialect, limits, self.common.sessions(listens)?));
+        };
+        let sessions = self.common.borrowed_sessions(pool);
+        let sessions = sessions.map_err(|error| error.with_backend(self.backend()))?;
+        let first = Pool::new(dialect.clone(), limits, sessions.clone());
+        let rows = first.fetch_text("SELECT DATABASE()".to_owned(), Effect::Reads).await?;
+        let database = rows.first().ok_or(BadRow).and_then(|row| row.text(0));
+        let database = first.sound(database)?.map(str::to_owned);
+        Ok(Pool::new(dialect.within(database)?, limits, sessions))
     }
 }
 

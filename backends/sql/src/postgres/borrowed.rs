@@ -6,37 +6,21 @@
 
 use futures_util::TryStreamExt as _;
 use lockwright_core::Token;
-use sqlx::AssertSqlSafe;
-use sqlx::pool::PoolConnection;
-use sqlx::postgres::PgPool;
+use sqlx::{AssertSqlSafe, Postgres};
 
 use super::dialect::{below, code, row};
-use crate::server::{Limits, Row};
+use crate::server::borrowed::foreign_answer;
+use crate::server::{Borrowed, Limits, Row};
 
-pub(crate) struct Borrowed {
-    connection: PoolConnection<sqlx::Postgres>,
-    /// Sets the session's parameters for one request.
-    settings: String,
-    /// False to close the connection instead of returning it.
-    is_clean: bool,
+/// If `has_schema`, the tables' names include their schema, so the search path needs only
+/// `pg_catalog`. Without `pg_temp` behind it, temporary tables and types would be found first.
+pub(super) fn settings(limits: Limits, has_schema: bool) -> String {
+    let [lock, statement] = [limits.answer, limits.slow].map(below);
+    let path = if has_schema { "SET LOCAL search_path = pg_catalog, pg_temp; " } else { "" };
+    format!("{path}SET LOCAL lock_timeout = {lock}; SET LOCAL statement_timeout = {statement}; ")
 }
 
-impl Borrowed {
-    /// If `has_schema`, the tables' names include their schema, so the search path needs only
-    /// `pg_catalog`. Without `pg_temp` behind it, temporary tables and types would be found first.
-    pub(super) async fn take(
-        pool: &PgPool,
-        limits: Limits,
-        has_schema: bool,
-    ) -> sqlx::Result<Self> {
-        let [lock, statement] = [limits.answer, limits.slow].map(below);
-        let path = if has_schema { "SET LOCAL search_path = pg_catalog, pg_temp; " } else { "" };
-        let settings = format!(
-            "{path}SET LOCAL lock_timeout = {lock}; SET LOCAL statement_timeout = {statement}; "
-        );
-        Ok(Self { connection: pool.acquire().await?, settings, is_clean: true })
-    }
-
+impl Borrowed<Postgres> {
     pub(super) async fn fetch(&mut self, text: &str) -> sqlx::Result<Vec<Row>> {
         let mark = Token::random().to_string();
         // The request has a transaction of its own if that began with this message. A grant in an
@@ -72,21 +56,9 @@ impl Borrowed {
             Err(error) => return Err(sqlx::Error::Protocol(error.to_string())),
         };
         if !first.is_some_and(|first| first.text(0).is_ok_and(|found| found == Some(mark))) {
-            return Err(sqlx::Error::Protocol("an answer to another request".to_owned()));
+            return Err(foreign_answer());
         }
         answer.try_collect::<Vec<_>>().await?.iter().map(row).collect()
-    }
-}
-
-impl Drop for Borrowed {
-    fn drop(&mut self) {
-        if !self.is_clean {
-            tracing::warn!(
-                "closing a connection of the program's pool: an answer is missing, it has a \
-                 transaction that the program dropped, or its encoding isn't UTF8"
-            );
-            self.connection.close_on_drop();
-        }
     }
 }
 

@@ -5,15 +5,15 @@ use std::time::{Duration, Instant};
 
 use lockwright_core::{CredentialProvider, Finding, Result, Token};
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions, PgRow};
-use sqlx::{AssertSqlSafe, Column, ConnectOptions, Row as _, TypeInfo, ValueRef};
+use sqlx::{AssertSqlSafe, Column, ConnectOptions, Postgres, Row as _, TypeInfo, ValueRef};
 
-use super::borrowed::{Borrowed, UNUSABLE};
+use super::borrowed::{self, UNUSABLE};
 use super::config::Config;
 use crate::server::errors::verdicts;
 use crate::server::lease::statement_texts;
 use crate::server::schema::MISSING;
 use crate::server::{
-    Arguments, BadRow, Cell, Dialect, Limits, Opened, Placeholder, Pool, Prepared, Row,
+    Arguments, BadRow, Borrowed, Cell, Dialect, Limits, Opened, Placeholder, Pool, Prepared, Row,
     ServerSession, Sql, StatementTexts, Tables, Verdict, tls,
 };
 
@@ -36,7 +36,7 @@ pub(super) const MARK: &str = "current_setting('lockwright.mark', true)";
 
 pub(crate) enum Connection {
     Own(Own),
-    OfPool(Borrowed),
+    OfPool(Borrowed<Postgres>),
 }
 
 pub(crate) struct Own {
@@ -168,8 +168,8 @@ impl Dialect for Postgresql {
 
     async fn open(&self, limits: Limits) -> sqlx::Result<Opened<Connection>> {
         if let Some(pool) = &self.pool {
-            let borrowed = Borrowed::take(pool, limits, self.tables.schema().is_some()).await?;
-            return Ok((Connection::OfPool(borrowed), None));
+            let settings = borrowed::settings(limits, self.tables.schema().is_some());
+            return Ok((Connection::OfPool(Borrowed::take(pool, settings).await?), None));
         }
         let opened = Instant::now();
         let mut driver = self.options().await?.connect().await?;

@@ -32,7 +32,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_core::backend_util::Subscribers;
-use lockwright_core::{Clock, DistributedLock, Error, ErrorKind, Profile, Result, WakeUp};
+use lockwright_core::{Clock, DistributedLock, ErrorKind, Profile, Result, WakeUp};
 
 pub use crate::server::Mode;
 pub use config::Config;
@@ -82,7 +82,6 @@ impl Config {
     ///   old, or a pooler is in front of it and the mode needs a direct connection.
     /// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): the server can't be reached.
     pub async fn connect(self) -> Result<Postgres> {
-        self.check_pool()?;
         let kind = self.common.mode.kind();
         // One session is reserved: in the lease mode for a listener, in the other modes for
         // connections without holds. Behind a pooler, which delivers no notifications, the lease
@@ -117,26 +116,11 @@ impl Config {
         profile_of(self.pool.is_none())
     }
 
-    fn check_pool(&self) -> Result<()> {
-        let problem = match &self.pool {
-            Some(_) if self.common.mode != Mode::Lease => {
-                "this mode keeps connections for its holds; use the mode `lease`, or `from_options` \
-                 instead of `from_pool`"
-            }
-            Some(_) if self.common.credentials.is_some() => {
-                "the program's pool has its own login; omit `credentials`, or use `from_options` \
-                 instead of `from_pool`"
-            }
-            _ => return Ok(()),
-        };
-        Err(Error::invalid_config(problem).with_backend(self.backend()))
-    }
-
     async fn look(&self, listens_by_pooler: bool) -> Result<(Arc<Pool<Postgresql>>, Server)> {
         let (limits, dialect) = (self.common.limits(), Postgresql::new(self));
         if let Some(pool) = &self.pool {
-            let size = pool.options().get_max_connections().try_into().unwrap_or(usize::MAX);
-            let sessions = self.common.borrowed_sessions(size);
+            let sessions = self.common.borrowed_sessions(pool);
+            let sessions = sessions.map_err(|error| error.with_backend(self.backend()))?;
             let first = Pool::new(dialect.clone(), limits, sessions.clone());
             let look = Server::look(&first).await?;
             let dialect = dialect.within(look.schema.clone())?;

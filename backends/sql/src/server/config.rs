@@ -2,6 +2,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use lockwright_core::{CredentialProvider, Error, Result, redact};
+use sqlx::{Database, Pool};
 
 use super::session_lock::Kind;
 use super::{Limits, SessionLimit, Tables};
@@ -72,10 +73,25 @@ impl Common {
         Ok(SessionLimit::held(total, listens, self.mode == Mode::Session))
     }
 
-    /// The limit on the connections of a program's pool of the size.
-    #[cfg(feature = "postgres")]
-    pub(crate) fn borrowed_sessions(&self, size: usize) -> SessionLimit {
-        SessionLimit::borrowed(self.connections.unwrap_or(SessionLimit::LEASE).min(size))
+    /// Returns the limit on the connections of the program's pool.
+    ///
+    /// # Errors
+    /// If a setting needs Lockwright's own connections.
+    pub(crate) fn borrowed_sessions<D: Database>(&self, pool: &Pool<D>) -> Result<SessionLimit> {
+        if self.mode != Mode::Lease {
+            return Err(Error::invalid_config(
+                "this mode keeps connections for its holds; use the mode `lease`, or `from_options` \
+                 instead of `from_pool`",
+            ));
+        }
+        if self.credentials.is_some() {
+            return Err(Error::invalid_config(
+                "the program's pool has its own login; omit `credentials`, or use `from_options` \
+                 instead of `from_pool`",
+            ));
+        }
+        let size = pool.options().get_max_connections().try_into().unwrap_or(usize::MAX);
+        Ok(SessionLimit::borrowed(self.connections.unwrap_or(SessionLimit::LEASE).min(size)))
     }
 }
 

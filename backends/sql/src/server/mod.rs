@@ -1,6 +1,7 @@
 //! Code shared by PostgreSQL and MySQL. [`dialect::Dialect`] has their differences.
 
 pub(crate) mod abandoned;
+pub(crate) mod borrowed;
 pub(crate) mod config;
 pub(crate) mod dialect;
 pub(crate) mod doctor;
@@ -17,6 +18,7 @@ pub(crate) mod tls;
 pub(crate) mod transaction;
 
 pub(crate) use abandoned::{Opened, ServerSession};
+pub(crate) use borrowed::Borrowed;
 pub use config::Mode;
 pub(crate) use dialect::{BadRow, Cell, Dialect, Row};
 pub(crate) use errors::{Effect, Failure, Verdict, bad_row};

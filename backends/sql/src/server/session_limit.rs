@@ -41,7 +41,6 @@ impl SessionLimit {
     }
 
     /// All are for requests: a pool of the program's ends its own sessions.
-    #[cfg(feature = "postgres")]
     pub(crate) fn borrowed(total: usize) -> Self {
         Self::of([total, 0, 0, 0])
     }

@@ -5,6 +5,9 @@ mod doctor;
 #[path = "faults.rs"]
 mod faults;
 mod grants;
+#[path = "programs_pool.rs"]
+mod programs_pool;
+mod programs_pool_of_mysql;
 mod proxysql;
 #[path = "rules.rs"]
 mod rules;
@@ -16,6 +19,13 @@ mod sweeping;
 use lockwright_core::ErrorKind;
 
 use crate::support::mysql as server;
+
+const SESSION_MODE: lockwright_sql::mysql::Mode = lockwright_sql::mysql::Mode::Session;
+
+const SESSION_STATE: &str = "SELECT CONCAT(CONNECTION_ID(), ' ', \
+                             GROUP_CONCAT(variable_name, '=', variable_value SEPARATOR ' ')) \
+                             FROM information_schema.session_variables WHERE variable_name NOT IN \
+                             ('identity', 'last_insert_id', 'rand_seed1', 'rand_seed2', 'timestamp')";
 
 fn missing_databases(url: &str) -> Vec<(String, ErrorKind)> {
     let url = url.trim_end_matches("/lockwright");

@@ -6,7 +6,9 @@ mod doctor;
 mod faults;
 mod grants;
 mod pooler;
+#[path = "programs_pool.rs"]
 mod programs_pool;
+mod programs_pool_of_postgres;
 #[path = "rules.rs"]
 mod rules;
 #[path = "schema.rs"]
@@ -18,6 +20,14 @@ mod waking;
 use lockwright_core::ErrorKind;
 
 use crate::support::postgres as server;
+
+const SESSION_MODE: lockwright_sql::postgres::Mode = lockwright_sql::postgres::Mode::Session;
+
+const SESSION_STATE: &str = "SELECT concat_ws(' ', pg_backend_pid(), \
+                             current_setting('lock_timeout'), \
+                             current_setting('statement_timeout'), \
+                             (SELECT count(*) FROM pg_prepared_statements), \
+                             (SELECT count(*) FROM pg_listening_channels()))";
 
 fn missing_databases(url: &str) -> Vec<(String, ErrorKind)> {
     vec![(format!("{url}?dbname=nothere"), ErrorKind::InvalidConfig)]

@@ -1,6 +1,8 @@
+SET @lockwright_now = {now};
+
 SELECT MAX(part.until_us) INTO @lockwright_last
 FROM (
-    SELECT until_us FROM {tombstone} WHERE until_us < {begun} ORDER BY until_us LIMIT :limit
+    SELECT until_us FROM {tombstone} WHERE until_us < @lockwright_now ORDER BY until_us LIMIT :limit
 ) AS part;
 
 BEGIN;

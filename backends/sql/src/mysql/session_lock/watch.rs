@@ -9,15 +9,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lockwright_core::backend_util::lock;
-use sqlx::mysql::MySqlConnection;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
 use super::JOINT;
-use crate::mysql::dialect::{MySql, fetch_on};
+use crate::mysql::dialect::{Connection, MySql};
 use crate::server::session_lock::{Ended, Permit, SessionId};
-use crate::server::{Pool, Row, Use};
+use crate::server::{Dialect as _, Pool, Row, Use};
 
 const INTERVAL: Duration = Duration::from_millis(200);
 
@@ -52,7 +51,7 @@ struct Session {
 pub(super) struct Watching(watch::Receiver<Option<Ended>>);
 
 /// The permit is last, to be dropped after the connection.
-type Line = (MySqlConnection, Permit<MySql>);
+type Line = (Connection, Permit<MySql>);
 
 impl Watch {
     pub(super) fn new(pool: &Arc<Pool<MySql>>) -> Self {
@@ -116,7 +115,7 @@ impl Watch {
                     Some(line) => line,
                     closed => closed.insert(self.open(limit).await?),
                 };
-                fetch_on(connection, text.clone()).await
+                self.pool.dialect().fetch(connection, text.clone()).await
             };
             match timeout(limit, asking).await {
                 Ok(Ok(rows)) => {

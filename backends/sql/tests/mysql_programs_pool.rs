@@ -1,0 +1,9 @@
+//! The conformance suite on MariaDB with the connections of a program's own pool.
+#![forbid(unsafe_code)]
+
+#[path = "suite/mysql_programs_pool.rs"]
+mod suite;
+
+fn main() -> std::process::ExitCode {
+    suite::main("lease")
+}

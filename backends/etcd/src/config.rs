@@ -1,6 +1,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use etcd_client::ConnectOptions;
 use lockwright_core::{CredentialProvider, Credentials, Error, Result, redact};
 
 use crate::keys::Keys;
@@ -28,6 +29,7 @@ pub struct Config {
     pub(crate) endpoints: Vec<String>,
     login: Option<(String, String)>,
     credentials: Option<CredentialProvider>,
+    pub(crate) driver: Option<ConnectOptions>,
     pub(crate) security: Security,
     pub(crate) keys: Keys,
     shown: String,
@@ -53,6 +55,7 @@ impl Config {
             endpoints: contents.endpoints,
             login: contents.login,
             credentials: None,
+            driver: None,
             security: contents.security,
             keys: contents.keys,
             shown,
@@ -123,8 +126,12 @@ impl Config {
         self
     }
 
-    pub(crate) fn has_login(&self) -> bool {
-        self.login.is_some() || self.credentials.is_some()
+    /// Returns whether the client may have a login. The driver's options don't show theirs.
+    pub(crate) fn may_have_login(&self) -> bool {
+        self.login.is_some()
+            || self.credentials.is_some()
+            || self.security.files.client.is_some()
+            || self.driver.is_some()
     }
 
     /// Returns the user and password for a new connection.
@@ -140,11 +147,14 @@ impl Config {
         }
     }
 
-    /// Sets the TLS options, for members with `https:`, instead of the files in the URL.
-    #[cfg(feature = "tls")]
+    /// Sets the driver's options, such as those of the program's `etcd_client::Client`.
+    ///
+    /// For members with `https:`, the options must have TLS, which replaces the URL's files. A
+    /// login in the URL or from [`credentials`](Self::credentials) replaces that of the options, and
+    /// Lockwright's own timeouts and keep-alive replace theirs.
     #[must_use]
-    pub fn tls(mut self, options: etcd_client::TlsOptions) -> Self {
-        self.security.options = Some(options);
+    pub fn options(mut self, driver: ConnectOptions) -> Self {
+        self.driver = Some(driver);
         self
     }
 

@@ -218,7 +218,7 @@ fn unencrypted_findings(config: &Config) -> Vec<Finding> {
             "enable TLS on the members, and use https in the URL",
         ));
     }
-    if !config.has_login() && !config.security.may_have_certificate() {
+    if !config.may_have_login() {
         findings.push(finding::warning(
             "etcd-no-login",
             format!("{endpoint} requires neither a user nor a certificate"),

@@ -401,7 +401,10 @@ fn summed_up(mut failures: Vec<LinkError>) -> LinkError {
 
 async fn options(config: &Config) -> Result<ConnectOptions> {
     let (interval, limit) = config.keep_alive;
-    let mut options = ConnectOptions::new()
+    let mut options = config
+        .driver
+        .clone()
+        .unwrap_or_default()
         .with_connect_timeout(config.connect_timeout)
         .with_keep_alive(interval, limit)
         // etcd closes a connection that pings without a request in flight.
@@ -409,6 +412,9 @@ async fn options(config: &Config) -> Result<ConnectOptions> {
         .with_require_leader(!config.for_diagnosis);
     if let Some((user, password)) = config.login().await? {
         options = options.with_user(user, password).with_auto_token_refresh(true);
+    }
+    if config.driver.is_some() {
+        return Ok(options);
     }
     config.security.apply(options).map_err(|what| error(ErrorKind::InvalidConfig, what))
 }

@@ -6,8 +6,6 @@ use lockwright_core::backend_util::tls::{self, Files, Refusal};
 pub(crate) struct Security {
     pub(crate) is_secured: bool,
     pub(crate) files: Files,
-    #[cfg(feature = "tls")]
-    pub(crate) options: Option<etcd_client::TlsOptions>,
 }
 
 impl Security {
@@ -16,28 +14,10 @@ impl Security {
         is_secured: bool,
     ) -> Result<Self, String> {
         let files = Files::take(parameter, is_secured, "the members aren't reached by https:")?;
-        Ok(Self {
-            is_secured,
-            files,
-            #[cfg(feature = "tls")]
-            options: None,
-        })
-    }
-
-    /// Returns whether the client may have a certificate. `TlsOptions` don't show it.
-    pub(crate) fn may_have_certificate(&self) -> bool {
-        #[cfg(feature = "tls")]
-        if self.options.is_some() {
-            return true;
-        }
-        self.files.client.is_some()
+        Ok(Self { is_secured, files })
     }
 
     pub(crate) fn apply(&self, options: ConnectOptions) -> Result<ConnectOptions, String> {
-        #[cfg(feature = "tls")]
-        if let Some(tls) = &self.options {
-            return Ok(options.with_tls(tls.clone()));
-        }
         if self.is_secured { self.add_tls(options) } else { Ok(options) }
     }
 

@@ -3,7 +3,7 @@ use std::path::Path;
 
 use lockwright_core::{DistributedLock, ErrorKind, ReleaseMode};
 use lockwright_etcd::Config;
-use lockwright_etcd::etcd_client::{Certificate, TlsOptions};
+use lockwright_etcd::etcd_client::{Certificate, ConnectOptions, TlsOptions};
 use lockwright_testbed::etcd::Version;
 use lockwright_testbed::{self as testbed, Certificates};
 
@@ -39,13 +39,17 @@ async fn members_are_trusted_when_the_authority_that_is_named_signed_for_them() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tls_options_of_the_user_are_used() {
-    let cluster = testbed::Etcd::options().members(1).tls().start().unwrap();
-    let authority = std::fs::read(cluster.authority()).unwrap();
-    let options = TlsOptions::new().ca_certificate(Certificate::from_pem(authority));
-    let connecting = |url: &str| Config::new(url).unwrap().tls(options.clone()).connect();
-    grant(&connecting(&cluster.url()).await.unwrap(), &claim("a")).await;
-    let plain = cluster.url().replace("https", "http");
+async fn options_of_the_driver_are_used() {
+    let server = testbed::Etcd::options().members(1).tls().user("app", SECRET, "lockwright/");
+    let cluster = server.start().unwrap();
+    let authority = Certificate::from_pem(std::fs::read(cluster.authority()).unwrap());
+    let options = ConnectOptions::new()
+        .with_user("app", SECRET)
+        .with_tls(TlsOptions::new().ca_certificate(authority));
+    let url = cluster.url().replace(&format!("app:{SECRET}@"), "");
+    let connecting = |url: &str| Config::new(url).unwrap().options(options.clone()).connect();
+    grant(&connecting(&url).await.unwrap(), &claim("a")).await;
+    let plain = url.replace("https", "http");
     assert!(connecting(&plain).await.unwrap_err().message().contains("HTTPS URLs"));
 }
 

@@ -14,7 +14,7 @@ use crate::server::borrowed::foreign_answer;
 use crate::server::{Borrowed, Limits, Row};
 
 /// The variables that a request sets, except those with another name on MariaDB than on MySQL.
-const VARIABLES: [&str; 13] = [
+const VARIABLES: [&str; 15] = [
     "autocommit",
     "character_set_client",
     "character_set_results",
@@ -22,7 +22,9 @@ const VARIABLES: [&str; 13] = [
     "completion_type",
     "group_concat_max_len",
     "innodb_lock_wait_timeout",
+    "last_insert_id",
     "lock_wait_timeout",
+    "sql_big_selects",
     "sql_mode",
     "sql_safe_updates",
     "sql_select_limit",
@@ -32,7 +34,7 @@ const VARIABLES: [&str; 13] = [
 
 const SAVE_OTHERS: &str = "SET \
     /*M! @lockwright_isolation = @@tx_isolation, @lockwright_read_only = @@tx_read_only, \
-         @lockwright_statement = @@max_statement_time */ \
+         @lockwright_statement = @@max_statement_time, max_statement_time = 0 */ \
     /*!80000 @lockwright_isolation = @@transaction_isolation, \
              @lockwright_read_only = @@transaction_read_only, \
              @lockwright_statement = @@max_execution_time */";
@@ -63,10 +65,11 @@ impl Borrowed<MySql> {
         done: impl FnMut(&MySqlQueryResult) + Send,
     ) -> sqlx::Result<Vec<Row>> {
         let mark = Token::random().to_string();
-        // In a transaction, the server rejects `SET TRANSACTION`. A grant there would end with its
-        // `ROLLBACK`.
+        // A proxy may send a text that begins with SELECT to a replica. In a transaction, the server
+        // rejects SET TRANSACTION. A grant there would end with its ROLLBACK.
         let text = format!(
-            "SELECT '{mark}'; SET TRANSACTION ISOLATION LEVEL READ COMMITTED; {}; {}; {}",
+            "SET @lockwright_mark = '{mark}'; SELECT @lockwright_mark LIMIT 1; \
+             SET TRANSACTION ISOLATION LEVEL READ COMMITTED; {}; {}; {}",
             self.settings,
             text.trim_end().trim_end_matches(';'),
             restore()
@@ -74,16 +77,17 @@ impl Borrowed<MySql> {
         self.is_clean = false;
         // Safe: table names are checked, and `literal` writes values.
         let mut answers = sqlx::raw_sql(AssertSqlSafe(text)).fetch_many(&mut *self.connection);
-        let first = match answers.try_next().await {
-            Ok(Some(Either::Right(first))) => row(&first)?,
-            Ok(_) => return Err(foreign_answer()),
+        let mut next = async || match answers.try_next().await {
+            Ok(Some(answer)) => Ok(answer),
+            Ok(None) => Err(foreign_answer()),
             // The server's error for another request doesn't apply to this one.
-            Err(error) if number(&error).is_some() => {
-                return Err(sqlx::Error::Protocol(error.to_string()));
-            }
-            Err(error) => return Err(error),
+            Err(error) if number(&error).is_some() => Err(sqlx::Error::Protocol(error.to_string())),
+            Err(error) => Err(error),
         };
-        if !first.text(0).is_ok_and(|found| found == Some(mark.as_str())) {
+        let (Either::Left(_), Either::Right(marked)) = (next().await?, next().await?) else {
+            return Err(foreign_answer());
+        };
+        if !row(&marked)?.text(0).is_ok_and(|found| found == Some(mark.as_str())) {
             return Err(foreign_answer());
         }
         let rows = rows_of(answers, done).await?;

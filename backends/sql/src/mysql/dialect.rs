@@ -32,7 +32,7 @@ use crate::server::{
 pub(super) const BEGIN: &str = "SET NAMES utf8mb4, time_zone = '+00:00', completion_type = 'NO_CHAIN', \
                      autocommit = 1, \
                      sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION', \
-                     sql_safe_updates = 0, sql_select_limit = 18446744073709551615, \
+                     sql_safe_updates = 0, sql_big_selects = 1, sql_select_limit = 18446744073709551615, \
                      innodb_lock_wait_timeout = 2, lock_wait_timeout = 2, wait_timeout = 900, \
                      group_concat_max_len = 4194304; \
                      SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE";
@@ -123,14 +123,20 @@ impl MySql {
     }
 
     pub(super) async fn connect(&self) -> sqlx::Result<MySqlConnection> {
-        let mut connection = self.options().await?.connect().await?;
+        let mut options = self.options().await?;
+        // Without a current database, MySQL rejects some statements on tables of a named one.
+        if let (None, Some(schema)) = (options.get_database(), self.tables.schema()) {
+            options = options.database(schema);
+        }
+        let mut connection = options.connect().await?;
         fetch_on(&mut connection, BEGIN.to_owned()).await?;
         Ok(connection)
     }
 
     /// Fixes the tables' database if none is set: those of the pool's sessions may differ.
-    pub(super) fn within(mut self, found: Option<String>) -> Result<Self> {
-        self.tables = self.tables.found_in(found).map_err(|e| e.with_backend(self.backend))?;
+    pub(super) fn within(mut self, database: &str) -> Result<Self> {
+        let tables = self.tables.found_in(Some(database.to_owned()));
+        self.tables = tables.map_err(|error| error.with_backend(self.backend))?;
         Ok(self)
     }
 
@@ -462,7 +468,11 @@ fn cannot_prepare(error: &sqlx::Error) -> bool {
 }
 
 pub(super) fn is_the_end(number: u16) -> bool {
-    matches!(number, 1053 | 1077..=1080 | 1152..=1161 | 1184 | 1927 | 3169 | 4031)
+    // Proxies report a lost server by a client's number (from 2000) or their own (from 9000).
+    matches!(
+        number,
+        1053 | 1077..=1080 | 1152..=1161 | 1184 | 1927 | 2000..=2999 | 3169 | 4031 | 9000..=9999
+    )
 }
 
 /// Classifies an error by its [number](https://mariadb.com/kb/en/mariadb-error-codes/). A failed
@@ -476,7 +486,7 @@ fn judge(number: u16) -> Option<Verdict> {
             "the user may not do that; it needs SELECT, INSERT, UPDATE and DELETE on the tables";
         3159 => Denied, tls::ENCRYPTED_ONLY;
         1095 => Denied, "the session is another user's, and this one may not end it";
-        1046 => InvalidConfig, "the URL names no database; write mysql://host/NAME";
+        1046 => InvalidConfig, "the connection has no database; write mysql://host/NAME";
         1049 => InvalidConfig, "there is no such database; create it, or name another in the URL";
         1146 => InvalidConfig, MISSING;
         1054 | 1136 | 1364 | 1406 | 1366 | 1265 | 1267 =>
@@ -506,4 +516,16 @@ fn judge(number: u16) -> Option<Verdict> {
         number if is_the_end(number) =>
             Indeterminate.useless(), "the server ended the connection";
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn server_lost_by_a_proxy_may_have_committed() {
+        for number in [2013, 9001] {
+            assert_eq!(judge(number).unwrap().kind, ErrorKind::Indeterminate);
+        }
+    }
 }

@@ -34,7 +34,7 @@ pub mod transaction;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwright_core::{Clock, DistributedLock, Profile, Result, WakeUp};
+use lockwright_core::{Clock, DistributedLock, Error, Profile, Result, WakeUp};
 
 pub use crate::server::Mode;
 pub use config::Config;
@@ -42,7 +42,7 @@ pub use transaction::{InTransaction, check_fence, lock_in_transaction};
 
 use crate::server::lease::LeaseBackend;
 use crate::server::session_lock::{Engine, Server as _, Sessions};
-use crate::server::{BadRow, Dialect as _, Effect, Pool, lease, schema};
+use crate::server::{Dialect as _, Pool, lease, schema};
 use dialect::MySql;
 use facts::Facts;
 
@@ -79,7 +79,7 @@ impl Config {
     /// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): the server can't be reached.
     pub async fn connect(self) -> Result<Mysql> {
         let kind = self.common.mode.kind();
-        let pool = Arc::new(self.pool(kind.is_some()).await?);
+        let pool = Arc::new(self.pool(kind.is_some())?);
         let Some(kind) = kind else {
             if !self.common.for_diagnosis {
                 let borrows = pool.dialect().borrows();
@@ -108,17 +108,18 @@ impl Config {
         profile()
     }
 
-    async fn pool(&self, listens: bool) -> Result<Pool<MySql>> {
+    fn pool(&self, listens: bool) -> Result<Pool<MySql>> {
         let (dialect, limits) = (MySql::new(self), self.common.limits());
         let Some(pool) = &self.pool else {
             return Ok(Pool::new(dialect, limits, self.common.sessions(listens)?));
         };
         let sessions = self.common.borrowed_sessions(pool);
         let sessions = sessions.map_err(|error| error.with_backend(self.backend()))?;
-        let first = Pool::new(dialect.clone(), limits, sessions.clone());
-        let rows = first.fetch_text("SELECT DATABASE()".to_owned(), Effect::Reads).await?;
-        let database = rows.first().ok_or(BadRow).and_then(|row| row.text(0));
-        let database = first.sound(database)?.map(str::to_owned);
+        let server = pool.connect_options();
+        let database = server.get_database().ok_or_else(|| {
+            let what = "the pool's options have no database; set one";
+            Error::invalid_config(what).with_backend(self.backend())
+        })?;
         Ok(Pool::new(dialect.within(database)?, limits, sessions))
     }
 }

@@ -42,6 +42,9 @@ pub(crate) struct Sending {
 
 const TRIES: u32 = 5;
 
+/// Each of these tries closes a connection that the program left in a transaction.
+const TRIES_BORROWED: u32 = 100;
+
 const IDLE: Duration = Duration::from_secs(300);
 
 /// If a caller drops a request unanswered for this time, the pool closes the connections of its
@@ -186,12 +189,13 @@ impl<D: Dialect> Pool<D> {
         mut sending: Sending,
     ) -> Result<(Vec<Row>, bool)> {
         let mut tries = 1;
+        let most = if self.dialect.borrows() { TRIES_BORROWED } else { TRIES };
         let mut is_unsure = false;
         loop {
             let mut when_ended = None;
             match self.try_fetch(sql, arguments, effect, sending, &mut when_ended).await {
                 Ok(rows) => return Ok((rows, is_unsure)),
-                Err(failure) if failure.again && tries < TRIES => tries += 1,
+                Err(failure) if failure.again && tries < most => tries += 1,
                 Err(failure) => {
                     let has_ended = match when_ended {
                         Some(ended) if sending.again => {

@@ -46,7 +46,7 @@ impl Tables {
         if self.schema.is_none() {
             self.schema = Some(schema.filter(is_safe).ok_or_else(|| {
                 Error::invalid_config(
-                    "the pool's connection has no database or schema, or one with special \
+                    "the pool's connection has no schema, or one with special \
                      characters in its name; name another by `schema_name`",
                 )
             })?);

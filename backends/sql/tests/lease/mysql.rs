@@ -25,7 +25,7 @@ const SESSION_MODE: lockwright_sql::mysql::Mode = lockwright_sql::mysql::Mode::S
 const SESSION_STATE: &str = "SELECT CONCAT(CONNECTION_ID(), ' ', \
                              GROUP_CONCAT(variable_name, '=', variable_value SEPARATOR ' ')) \
                              FROM information_schema.session_variables WHERE variable_name NOT IN \
-                             ('identity', 'last_insert_id', 'rand_seed1', 'rand_seed2', 'timestamp')";
+                             ('rand_seed1', 'rand_seed2', 'timestamp') LIMIT 1";
 
 fn missing_databases(url: &str) -> Vec<(String, ErrorKind)> {
     let url = url.trim_end_matches("/lockwright");

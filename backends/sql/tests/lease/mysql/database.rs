@@ -44,3 +44,15 @@ async fn refused_second_connection_is_an_error() {
     let answer = patient(&server.url()).connect().await;
     refused(answer, ErrorKind::Unavailable, "no connection left");
 }
+
+/// Without a current database, the server rejects some statements.
+#[tokio::test]
+async fn schema_replaces_a_missing_database() {
+    let server = Server::start().unwrap();
+    let url = server.url();
+    let url = format!("{}?schema=lockwright", url.trim_end_matches("/lockwright"));
+    let backend = connect(&url).await;
+    let held = hold(&backend, "x").await;
+    assert_eq!(renew(&backend, &held).await, Renewal::RENEWED);
+    backend.sweep(ms(3_600_000)).await.unwrap();
+}

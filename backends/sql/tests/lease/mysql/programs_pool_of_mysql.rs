@@ -6,7 +6,8 @@ use crate::support::*;
 
 const SETTINGS: [&str; 3] = [
     "SET NAMES latin1, time_zone = '+05:30', sql_mode = 'ORACLE', completion_type = 'CHAIN', \
-     sql_select_limit = 1, sql_safe_updates = 1, max_statement_time = 77, lock_wait_timeout = 77",
+     sql_select_limit = 0, sql_safe_updates = 1, sql_big_selects = 0, max_join_size = 1000, \
+     max_statement_time = 77, lock_wait_timeout = 77, last_insert_id = 7",
     "SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE, READ ONLY",
     "SET autocommit = 0, character_set_results = NULL",
 ];
@@ -59,5 +60,61 @@ async fn sessions_with_other_databases_use_the_same_tables() {
     let _held = hold(&backend, "x").await;
     sqlx::raw_sql("USE other").execute(&pool).await.unwrap();
     busy(&backend, &claim("x"), FOR_EVER).await;
-    hold(&Config::from_pool(&pool).connect().await.unwrap(), "x").await;
+    let second = Config::from_pool(&pool).connect().await.unwrap();
+    busy(&second, &claim("x"), FOR_EVER).await;
+}
+
+#[tokio::test]
+async fn pool_without_a_database_is_refused() {
+    let server = Server::start().unwrap();
+    let url = server.url();
+    let pool = PoolOptions::new().connect_lazy(url.trim_end_matches("/lockwright")).unwrap();
+    refused(Config::from_pool(&pool).connect().await, ErrorKind::InvalidConfig, "no database");
+}
+
+/// With `autocommit = 0`, each query of the program begins a transaction.
+#[tokio::test(flavor = "multi_thread")]
+async fn many_sessions_with_open_transactions_are_closed() {
+    let server = Server::start().unwrap();
+    let pool = pool_of(10, &server).await;
+    let backend = Config::from_pool(&pool).connect().await.unwrap();
+    let mut connections = Vec::new();
+    for _ in 0..10 {
+        let mut connection = pool.acquire().await.unwrap();
+        let read = "SET autocommit = 0; SELECT * FROM lockwright_meta";
+        sqlx::raw_sql(read).execute(&mut *connection).await.unwrap();
+        connections.push(connection);
+    }
+    drop(connections);
+    hold(&backend, "x").await;
+}
+
+/// A request to a free name reads its fence as the last insert id.
+#[tokio::test(flavor = "multi_thread")]
+async fn last_insert_id_of_the_program_is_no_fence() {
+    let server = Server::start().unwrap();
+    let pool = pool_of(1, &server).await;
+    let backend = Config::from_pool(&pool).connect().await.unwrap();
+    release(&backend, &hold(&backend, "x").await).await;
+    let set = "SET last_insert_id = 9000000000000000000";
+    sqlx::raw_sql(set).execute(&pool).await.unwrap();
+    let held = hold(&backend, "x").await;
+    let fence = backend.inspect(&held.name).await.unwrap().holders[0].fence;
+    assert!(fence.unwrap() < Fence::new(9_000_000_000_000_000_000), "{fence:?}");
+}
+
+/// The server's error for its time limit may follow a commit, so the client's must be shorter.
+#[tokio::test(flavor = "multi_thread")]
+async fn short_time_limit_of_the_program_cancels_no_request() {
+    let server = Server::start().unwrap();
+    let pool = pool_of(1, &server).await;
+    let backend = Arc::new(Config::from_pool(&pool).connect().await.unwrap());
+    let held = hold(&*backend, "x").await;
+    sqlx::raw_sql("SET max_statement_time = 0.2").execute(&pool).await.unwrap();
+    let mut row = lock_lease(&server, "x").await;
+    let releasing = tokio::spawn(async move { backend.release(&held, ReleaseMode::Plain).await });
+    wait_for_blocked(&server, 1).await;
+    tokio::time::sleep(ms(300)).await;
+    run(&mut row, "COMMIT").await;
+    assert_eq!(releasing.await.unwrap().unwrap(), ReleaseOutcome::Released);
 }

@@ -15,27 +15,34 @@ local function time_of(holders, now)
   return time > now and time <= now + 1000 and now or time
 end
 
+-- Sets the TTL of `holders`, for a longest hold with `left` ms left. PEXPIRE reads the clock later
+-- than the script did, and time_of() would lag by all these differences. So with this server's
+-- times, the TTL counts from the script's time.
+local function live_for(holders, left, at, now)
+  local life = string.format('%.0f', left + KEPT + (at == now and now or 0))
+  redis.call(at == now and 'PEXPIREAT' or 'PEXPIRE', holders, life)
+end
+
 -- Sets the TTL of `holders`. Returns the longest hold's time left, or nil without holders.
-local function live_as_long(holders, at)
+local function live_as_long(holders, at, now)
   local longest = redis.call('ZRANGE', holders, -1, -1, 'WITHSCORES')[2]
   if longest then
     local left = math.max(longest - at, 0) + 1
-    redis.call('PEXPIRE', holders, string.format('%.0f', left + KEPT))
+    live_for(holders, left, at, now)
     return left
   end
 end
 
 -- Sets a hold's expiry. Extends the TTL of `holders` first, because with too short a TTL, time_of()
 -- would be ahead of the clock.
-local function expire_in(holders, token, life, at)
+local function expire_in(holders, token, life, at, now)
   local expires = at + 1 + life
   local longest, score = unpack(redis.call('ZRANGE', holders, -1, -1, 'WITHSCORES'))
   if score and tonumber(score) < expires then
-    redis.call('PEXPIRE', holders, string.format('%.0f', expires - at + 1 + KEPT))
+    live_for(holders, expires - at + 1, at, now)
   end
   redis.call('ZADD', holders, string.format('%.0f', expires), token)
   if not score or longest == token and tonumber(score) > expires then
-    live_as_long(holders, at)
+    live_as_long(holders, at, now)
   end
 end
-

@@ -20,7 +20,8 @@ local function renew_shared(value, lock, fence, holders, meta, token, ttl)
   if type(value) ~= 'string' or not value:match('^lockwright:%a+:%d+$') then
     return 'gone'
   end
-  local clock = time_of(holders, math.floor(now))
+  local now = math.floor(now)
+  local clock = time_of(holders, now)
   local expires = tonumber(redis.call('ZSCORE', holders, token) or 0)
   if expires <= clock then
     return 'gone'
@@ -31,7 +32,7 @@ local function renew_shared(value, lock, fence, holders, meta, token, ttl)
   redis.call('PEXPIRE', lock, math.max(redis.call('PTTL', lock), ttl + 2))
   extend_expiry(fence, ttl + IDLE_FENCE)
   extend_expiry(meta, ttl + 2)
-  expire_in(holders, token, ttl, clock)
+  expire_in(holders, token, ttl, clock, now)
   return 'renewed'
 end
 

@@ -86,7 +86,7 @@ local function holders_of(lock, fence, holders, meta, micros)
     if its.value then
       extend_expiry(lock, life + 2)
     end
-    expire_in(holders, token, life, at)
+    expire_in(holders, token, life, at, now)
     taken = taken and taken + (mode:match('^(%d+)/') or 0)
     if not its.value then
       its.kind_of_marker = mode == 's' and 'shared' or 'permits'
@@ -149,7 +149,7 @@ local function holders_of(lock, fence, holders, meta, micros)
     call('PEXPIRE', lock, text(math.max(call('PTTL', lock), ttl + 2)))
     extend_expiry(fence, ttl + IDLE_FENCE)
     extend_expiry(meta, ttl + 2)
-    expire_in(holders, token, ttl, at)
+    expire_in(holders, token, ttl, at, now)
     return { 'again', first, '1' }
   end
 
@@ -161,7 +161,7 @@ local function holders_of(lock, fence, holders, meta, micros)
     end
     forget({ token })
     pcall(function()
-      local left = live_as_long(holders, at)
+      local left = live_as_long(holders, at, now)
       if left then
         -- The lock's key expires with the last hold, because other libraries wait for that key's
         -- end.
@@ -182,7 +182,7 @@ local function holders_of(lock, fence, holders, meta, micros)
       its.write(to, mode, ttl, value, first)
       pcall(function()
         forget({ from })
-        live_as_long(holders, at)
+        live_as_long(holders, at, now)
       end)
     end
     return first

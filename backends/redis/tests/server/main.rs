@@ -17,6 +17,7 @@ mod queue;
 mod replicas;
 mod resharding;
 mod sentinel;
+mod shared;
 mod silence;
 #[cfg(feature = "tls")]
 mod tls;

@@ -1,10 +1,14 @@
 use std::time::Duration;
 
-use lockwright_core::{Claim, DistributedLock, Mode, Renew};
+use lockwright_core::{Claim, DistributedLock, Mode, ReleaseMode, Renew, Token};
 
-use crate::common::{claim_for, grant, server_and_client};
+use crate::common::{claim_for, grant, released, renewed, server_and_client};
 
 const HOLDERS: &str = "lockwright:{a}:holders";
+
+fn of(mode: Mode, seconds: u64) -> Claim {
+    Claim { mode, ..claim_for("a", Duration::from_secs(seconds)) }
+}
 
 #[tokio::test]
 async fn shared_hold_lasts_exactly_its_ttl() {
@@ -29,5 +33,32 @@ async fn shared_hold_lasts_exactly_its_ttl() {
         grant(&redis, &reader).await;
         let end: f64 = server.command(&["ZSCORE", HOLDERS, &reader.token.to_string()]).unwrap();
         assert!(end >= least && end <= millis(now()) + 2.0, "{least}: {end}");
+    }
+}
+
+/// The TTL of `holders`, by which the scripts compute the time, must become shorter too.
+#[tokio::test]
+async fn shared_hold_can_become_shorter() {
+    let (server, redis) = server_and_client().await;
+    for by in ["repeat", "renewal", "transfer", "release"] {
+        let long = of(Mode::Shared, 30);
+        grant(&redis, &long).await;
+        let mut short = Claim { ttl: Duration::from_secs(1), ..long.clone() };
+        match by {
+            "repeat" => drop(grant(&redis, &short).await),
+            "renewal" => renewed(&redis, &short).await,
+            "transfer" => {
+                short.token = Token::random();
+                redis.swap(long.token, &short).await.unwrap();
+            }
+            _ => {
+                short.token = Token::random();
+                grant(&redis, &short).await;
+                released(&redis, &long, ReleaseMode::Plain).await;
+            }
+        }
+        let seen = redis.inspect(&short.name).await.unwrap().holders.remove(0);
+        assert!(seen.remaining <= Some(Duration::from_millis(1_001)), "{by}: {seen:?}");
+        server.command::<()>(&["FLUSHALL"]).unwrap();
     }
 }

@@ -1,13 +1,61 @@
 use std::time::Duration;
 
-use lockwright_core::{Claim, DistributedLock, Mode, ReleaseMode, Renew, Token};
+use lockwright_core::{Claim, Clock, DistributedLock, Mode, ReleaseMode, Renew, Token, Wait};
+use lockwright_testbed as testbed;
 
-use crate::common::{claim_for, grant, released, renewed, server_and_client};
+use crate::common::{busy, claim_for, grant, released, renewed, server_and_client};
 
 const HOLDERS: &str = "lockwright:{a}:holders";
 
 fn of(mode: Mode, seconds: u64) -> Claim {
     Claim { mode, ..claim_for("a", Duration::from_secs(seconds)) }
+}
+
+/// Asserts that the holders' keys last as long as each hold: without the lock's key, no hold is
+/// left, and without the records, no break.
+#[track_caller]
+fn keys_last(server: &testbed::Redis) {
+    let last = server.command::<Vec<String>>(&["ZRANGE", HOLDERS, "-1", "-1", "WITHSCORES"]);
+    let longest: i64 = last.unwrap()[1].parse().unwrap();
+    for key in ["a", HOLDERS, "lockwright:{a}:meta"] {
+        let end: i64 = server.command(&["PEXPIRETIME", key]).unwrap();
+        assert!(end >= longest, "{key} ends at {end}, and a hold at {longest}");
+    }
+}
+
+#[tokio::test]
+async fn keys_last_as_long_as_each_shared_hold() {
+    let (server, redis) = server_and_client().await;
+    for mode in [Mode::Shared, Mode::Permits { count: 1, of: 9 }] {
+        let [mut one, two] = [20, 30].map(|seconds| of(mode, seconds));
+        for holder in [&one, &two] {
+            grant(&redis, holder).await;
+            keys_last(&server);
+        }
+        for seconds in [40, 10] {
+            one.ttl = Duration::from_secs(seconds);
+            grant(&redis, &one).await;
+            keys_last(&server);
+        }
+        for seconds in [50, 10] {
+            one.ttl = Duration::from_secs(seconds);
+            renewed(&redis, &one).await;
+            keys_last(&server);
+        }
+        let moved = of(mode, 60);
+        redis.swap(one.token, &moved).await.unwrap();
+        keys_last(&server);
+        let all =
+            if mode == Mode::Shared { Mode::Exclusive } else { Mode::Permits { count: 9, of: 9 } };
+        let waits = of(all, 1);
+        busy(&redis, &waits, Wait::Until(Clock::boot().now())).await;
+        keys_last(&server);
+        released(&redis, &moved, ReleaseMode::Plain).await;
+        keys_last(&server);
+        for claim in [&two, &waits] {
+            redis.release(claim, ReleaseMode::Plain).await.unwrap();
+        }
+    }
 }
 
 #[tokio::test]

@@ -54,7 +54,6 @@ if its.kind_of_marker then
     redis.pcall('PUBLISH', ARGV[8], 'run-out ' .. seen)
     return { 'runs-out', left }
   end
-  mark_counter(KEYS[2], micros, math.max(tonumber(ARGV[5]), left))
   redis.call('SET', KEYS[3], 'broken ' .. note, 'PX', math.max(tonumber(ARGV[5]), left))
   its.leave(seen)
   publish_break()

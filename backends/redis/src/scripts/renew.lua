@@ -53,7 +53,6 @@ for i = 3, #arguments do
     return head
   else
     local token, ttl, kind = argument:match('^lw1:(%x+):?(%d*):?(%a?)$')
-    ttl = ttl == '' and common or ttl
     local value, answer = get_string(lock), nil
     if kind == 's' then
       answer = renew_shared(value, lock, keys[at], keys[at + 1], keys[at + 2], token, tonumber(ttl))

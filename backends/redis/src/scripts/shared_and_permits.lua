@@ -43,13 +43,11 @@ local function holders_of(lock, fence, holders, meta, micros)
   function its.fits(mode)
     if not its.value then
       return true
-    elseif mode == 'x' or not its.kind_of_marker then
-      return false
     elseif mode == 's' then
       return its.kind_of_marker == 'shared'
     end
     local wanted, of = mode:match('^(%d+)/(%d+)$')
-    if its.kind_of_marker ~= 'permits' then
+    if not wanted or its.kind_of_marker ~= 'permits' then
       return false
     end
     if not taken then

@@ -28,7 +28,6 @@ if value and value:match('^lockwright:%a+:%d+$') then
     return { 'busy', left or -1 }
   end
   -- A late duplicate of the old token's acquire must not be granted.
-  mark_counter(KEYS[2], micros, tonumber(ARGV[5]))
   redis.call('SET', KEYS[4], 'released', 'PX', ARGV[5])
   local first = its.rename(from, token, mode, ttl, ARGV[1])
   if not first then

@@ -2,7 +2,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 pub(crate) use lockwright_conformance::test_helpers::*;
-use lockwright_core::{Claim, DistributedLock, Event, Granted, ReleaseMode, ReleaseOutcome, Token};
+use lockwright_core::{
+    Claim, DistributedLock, Event, Granted, Mode, ReleaseMode, ReleaseOutcome, Token,
+};
 use lockwright_redis::{Config, Redis};
 use lockwright_testbed as testbed;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -14,6 +16,9 @@ pub(crate) async fn connect(url: &str) -> Redis {
 pub(crate) fn patient(config: Config) -> Config {
     config.response_timeout(LIMIT).connect_timeout(LIMIT)
 }
+
+pub(crate) const MODES: [Mode; 3] =
+    [Mode::Exclusive, Mode::Shared, Mode::Permits { count: 1, of: 2 }];
 
 pub(crate) const QUICK: Duration = Duration::from_secs(1);
 

@@ -2,8 +2,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use lockwright_core::{
-    AcquireOutcome, Claim, DistributedLock, ErrorKind, Mode, ReleaseMode, ReleaseOutcome, Renew,
-    Renewal,
+    AcquireOutcome, Claim, DistributedLock, ErrorKind, ReleaseMode, ReleaseOutcome, Renew, Renewal,
 };
 use lockwright_redis::{Config, Redis};
 use lockwright_testbed::proxy::Traffic;
@@ -11,8 +10,8 @@ use lockwright_testbed::{self as testbed, Proxy};
 use tokio::time::timeout;
 
 use crate::common::{
-    QUICK, claim, eventually, exists, fails, fails_with, grant, impatient, released, renewed,
-    server_and_client, token_in, until,
+    MODES, QUICK, claim, eventually, exists, fails, fails_with, grant, impatient, released,
+    renewed, server_and_client, token_in, until,
 };
 
 async fn behind_proxy() -> (testbed::Redis, Proxy, Redis) {
@@ -142,8 +141,7 @@ async fn a_master_that_became_a_replica_is_unavailable_and_is_looked_for_anew() 
 #[tokio::test]
 async fn holds_go_on_on_a_full_server() {
     let (server, redis) = server_and_client().await;
-    let modes = [Mode::Exclusive, Mode::Shared, Mode::Permits { count: 1, of: 2 }];
-    let holders = modes.map(|mode| Claim { mode, ..claim(&format!("{mode}")) });
+    let holders = MODES.map(|mode| Claim { mode, ..claim(&format!("{mode}")) });
     for holder in &holders {
         grant(&redis, holder).await;
     }

@@ -8,11 +8,9 @@ use lockwright_core::{
 use lockwright_redis::{Config, Redis};
 
 use crate::common::{
-    FOR_EVER, busy, call_counts, claim, claim_for, events, exists, fails, grant, name, next,
-    server_and_client,
+    FOR_EVER, MODES, busy, call_counts, claim, claim_for, events, exists, fails, grant, name, next,
+    renewed, server_and_client,
 };
-
-const MODES: [Mode; 3] = [Mode::Exclusive, Mode::Shared, Mode::Permits { count: 1, of: 2 }];
 
 const NOT_HELD_BROKEN: [Renewal; 1] = [Renewal::not_held(Reason::Broken)];
 
@@ -135,7 +133,19 @@ async fn present_holder_can_be_broken_without_a_token() {
     assert!(exists(&server, "a"));
 }
 
-/// Deleting the readers' marker ends their holds. The next holder's break must not revive those.
+#[tokio::test]
+async fn hold_without_an_expiry_does_not_run_out() {
+    let (server, redis) = server_and_client().await;
+    let held = claim("a");
+    grant(&redis, &held).await;
+    server.command::<i64>(&["PERSIST", "a"]).unwrap();
+    let seen = BreakTarget::Token(held.token);
+    fails(broken(&redis, seen, BreakMode::RunOut).await, ErrorKind::Conflict);
+    renewed(&redis, &held).await;
+}
+
+/// Deleting the readers' marker ends their holds. The next holder's break or release must not
+/// revive those.
 #[tokio::test]
 async fn a_break_does_not_revive_readers() {
     let (server, redis) = server_and_client().await;

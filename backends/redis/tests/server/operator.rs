@@ -150,7 +150,7 @@ async fn hold_without_an_expiry_does_not_run_out() {
 async fn a_break_does_not_revive_readers() {
     let (server, redis) = server_and_client().await;
     let reader = || Claim { mode: Mode::Shared, ..claim("a") };
-    for is_foreign in [false, true] {
+    for (is_foreign, is_broken) in [(false, true), (true, true), (false, false)] {
         let (old, holder, waits) = (reader(), claim("a"), reader());
         grant(&redis, &old).await;
         server.command::<()>(&["DEL", "a"]).unwrap();
@@ -160,7 +160,11 @@ async fn a_break_does_not_revive_readers() {
             grant(&redis, &holder).await;
         }
         busy(&redis, &waits, FOR_EVER).await;
-        broken(&redis, BreakTarget::Any, BreakMode::Now).await.unwrap();
+        if is_broken {
+            broken(&redis, BreakTarget::Any, BreakMode::Now).await.unwrap();
+        } else {
+            redis.release(&holder, ReleaseMode::Plain).await.unwrap();
+        }
         let renewals = redis.renew(&[Renew::of(&old)]).await.unwrap();
         assert_eq!(renewals, [Renewal::not_held(Reason::Gone)]);
         let holders = redis.inspect(&name("a")).await.unwrap().holders;

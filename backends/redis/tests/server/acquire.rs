@@ -1,13 +1,14 @@
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use lockwright_core::{
-    AcquireOutcome, Claim, DistributedLock, ErrorKind, Fence, Reason, ReleaseMode, Renew, Renewal,
-    Token, Wait,
+    AcquireOutcome, BreakMode, BreakTarget, Claim, DistributedLock, ErrorKind, Fence, Mode, Reason,
+    ReleaseMode, Renew, Renewal, Token, Wait,
 };
 
 use crate::common::{
-    FOR_EVER, busy, claim, claim_for, connect, count_calls, eventually, exists, fails, fails_with,
-    grant, not_held, released, renewed, server_and_client, token_in, until, weak_user,
+    FOR_EVER, MODES, QUICK, busy, claim, claim_for, connect, count_calls, eventually, exists,
+    fails, fails_with, grant, not_held, released, renewed, server_and_client, token_in, until,
+    weak_user,
 };
 
 #[tokio::test]
@@ -63,6 +64,29 @@ async fn a_batch_is_renewed_hold_by_hold() {
         }
     }
     assert_eq!(server.command::<String>(&["GET", "lock 5"]).unwrap(), "somebody else's");
+}
+
+#[tokio::test]
+async fn a_batch_may_have_several_ttls() {
+    let (server, redis) = server_and_client().await;
+    let holds: Vec<_> = MODES
+        .into_iter()
+        .flat_map(|mode| [30, 60, 90].map(|ttl| (mode, ttl)))
+        .map(|(mode, ttl)| Claim {
+            mode,
+            ..claim_for(&format!("{mode} {ttl}"), Duration::from_secs(ttl))
+        })
+        .collect();
+    for held in &holds {
+        grant(&redis, &Claim { ttl: QUICK, ..held.clone() }).await;
+    }
+    let batch: Vec<_> = holds.iter().map(Renew::of).collect();
+    assert_eq!(redis.renew(&batch).await.unwrap(), vec![Renewal::RENEWED; holds.len()]);
+    for held in &holds {
+        let left: u64 = server.command(&["PTTL", held.name.as_str()]).unwrap();
+        let ttl = held.ttl.as_millis() as u64;
+        assert!((ttl - 10_000..=ttl + 2).contains(&left), "{}: {left}", held.name);
+    }
 }
 
 #[tokio::test]

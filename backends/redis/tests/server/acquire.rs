@@ -305,6 +305,46 @@ async fn a_foreign_holder_keeps_us_out_and_counts_no_fence() {
     assert!((50..=500).contains(&poll.as_millis()), "{poll:?}");
     assert!(!exists(&server, "lockwright:{a}:fence"));
     not_held(&redis, &claim, ReleaseMode::Reconcile).await;
+/// The counter's mark makes fast requests find the tombstone, so no request may shorten the mark.
+#[tokio::test]
+async fn mark_lasts_as_long_as_the_tombstone() {
+    const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+    let (server, redis) = server_and_client().await;
+    let ended = claim_for("a", DAY);
+    redis.release(&ended, ReleaseMode::Reconcile).await.unwrap();
+    for mode in MODES {
+        let (held, waits) = (Claim { mode, ..claim("a") }, claim("a"));
+        let next = Claim { token: Token::random(), ..held.clone() };
+        grant(&redis, &held).await;
+        if !matches!(mode, Mode::Permits { .. }) {
+            busy(&redis, &waits, FOR_EVER).await;
+        }
+        redis.swap(held.token, &next).await.unwrap();
+        let seen = BreakTarget::Token(next.token);
+        for how in [BreakMode::RunOut, BreakMode::Now] {
+            redis.break_lock(&next.name, seen, how, "anna", "stuck").await.unwrap();
+        }
+        redis.release(&waits, ReleaseMode::Plain).await.unwrap();
+        let counter: String = server.command(&["GET", "lockwright:{a}:fence"]).unwrap();
+        let mark = Duration::from_millis(counter.split(' ').nth(1).unwrap().parse().unwrap());
+        assert!(mark > UNIX_EPOCH.elapsed().unwrap() + DAY, "{mode}: {counter}");
+    }
+}
+
+/// With a mark that ends before the wait, a fast request would overtake the waiter.
+#[tokio::test]
+async fn waiter_prolongs_a_mark_that_ends_soon() {
+    let (server, redis) = server_and_client().await;
+    grant(&redis, &claim("a")).await;
+    let now = UNIX_EPOCH.elapsed().unwrap().as_millis() as u64;
+    let counter = format!("5 {}", now + 1_000);
+    server.command::<()>(&["SET", "lockwright:{a}:fence", &counter]).unwrap();
+    busy(&redis, &claim("a"), FOR_EVER).await;
+    let counter: String = server.command(&["GET", "lockwright:{a}:fence"]).unwrap();
+    let mark: u64 = counter.split(' ').nth(1).unwrap().parse().unwrap();
+    assert!(mark > now + 10_000, "{counter}");
+}
+
     assert_eq!(server.command::<String>(&["GET", "a"]).unwrap(), theirs);
 }
 

@@ -141,7 +141,10 @@ async fn fences_are_exact_up_to_the_largest() {
     fails_with(redis.try_acquire(&claim("a")).await, ErrorKind::Conflict, "lockwright:{a}:fence");
     for damaged in ["nan", "-5", "x", "1e300", "inf"] {
         server.command::<()>(&["SET", "lockwright:{a}:fence", damaged]).unwrap();
-        fails(redis.try_acquire(&claim("a")).await, ErrorKind::Conflict);
+        for mode in MODES {
+            let claim = Claim { mode, ..claim("a") };
+            fails(redis.try_acquire(&claim).await, ErrorKind::Conflict);
+        }
     }
     assert!(!exists(&server, "a"), "nothing was granted");
 }
@@ -174,6 +177,27 @@ async fn fences_grow_after_a_reconnect_to_older_data() {
     }
     let fence = pair().await;
     assert!(fence > last, "{fence} after {last}");
+}
+
+/// A loss of writes leaves an old counter.
+#[tokio::test]
+async fn fence_passes_the_time_despite_an_old_counter() {
+    let (server, redis) = server_and_client().await;
+    let old = || server.command::<()>(&["SET", "lockwright:{a}:fence", "5"]).unwrap();
+    let (seconds, _) = server.command::<(u64, u64)>(&["TIME"]).unwrap();
+    let least = Fence::new(seconds * 1_000_000);
+    for mode in MODES {
+        let held = Claim { mode, fences: 2, ..claim("a") };
+        old();
+        assert!(grant(&redis, &held).await.fence > least, "{mode}");
+        old();
+        let next = Claim { token: Token::random(), ..held.clone() };
+        let Ok(AcquireOutcome::Granted(moved)) = redis.swap(held.token, &next).await else {
+            panic!("{mode}: not transferred");
+        };
+        assert!(moved.fence > least, "{mode}");
+        released(&redis, &next, ReleaseMode::Plain).await;
+    }
 }
 
 #[tokio::test]

@@ -226,7 +226,7 @@ async fn counter_lives_as_long_as_it_is_needed() {
 
     grant(&redis, &claim_for("c", MONTH)).await;
     let newcomer = connect(&server.url()).await;
-    busy(&newcomer, &claim("c"), Wait::No).await;
+    busy(&newcomer, &claim("c"), FOR_EVER).await;
     assert!(left("c") > MONTH.as_millis() as i64, "as the hold: {}", left("c"));
 
     let mut repeated = claim("d");
@@ -234,6 +234,11 @@ async fn counter_lives_as_long_as_it_is_needed() {
     repeated.ttl = MONTH;
     grant(&redis, &repeated).await;
     assert!(left("d") > MONTH.as_millis() as i64, "as the repeated claim: {}", left("d"));
+
+    for ttl in [QUICK, MONTH] {
+        grant(&redis, &Claim { mode: Mode::Shared, ..claim_for("f", ttl) }).await;
+    }
+    assert!(left("f") > MONTH.as_millis() as i64, "as the last reader: {}", left("f"));
 }
 
 #[tokio::test]

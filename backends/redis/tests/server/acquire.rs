@@ -305,35 +305,6 @@ async fn a_released_token_with_a_tombstone_does_not_come_back() {
     }
 }
 
-#[tokio::test]
-async fn a_key_of_another_type_is_a_conflict_and_stays_as_it_is() {
-    let (server, redis) = server_and_client().await;
-    server.command::<()>(&["HSET", "a", "field", "value"]).unwrap();
-    let claim = claim("a");
-    let refused = redis.try_acquire(&claim).await.unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::Conflict);
-    assert_eq!(refused.name(), Some(&claim.name));
-    assert_eq!(redis.inspect(&claim.name).await.unwrap_err().kind(), ErrorKind::Conflict);
-    not_held(&redis, &claim, ReleaseMode::Plain).await;
-    assert_eq!(server.command::<String>(&["HGET", "a", "field"]).unwrap(), "value");
-    assert!(!exists(&server, "lockwright:{a}:fence"), "no fence was counted for it");
-}
-
-#[tokio::test]
-async fn a_foreign_holder_keeps_us_out_and_counts_no_fence() {
-    let (server, redis) = server_and_client().await;
-    // redis-py's tokens look like Lockwright's, but must not be reported.
-    let theirs = "0123456789abcdef0123456789abcdef";
-    server.command::<()>(&["SET", "a", theirs, "NX", "PX", "20000"]).unwrap();
-    let claim = claim("a");
-    let busy = busy(&redis, &claim, Wait::No).await;
-    let holder = busy.holder.unwrap();
-    assert_eq!(holder.token, None);
-    assert!(holder.remaining.unwrap() > Duration::from_secs(15));
-    let poll = busy.retry_after.unwrap();
-    assert!((50..=500).contains(&poll.as_millis()), "{poll:?}");
-    assert!(!exists(&server, "lockwright:{a}:fence"));
-    not_held(&redis, &claim, ReleaseMode::Reconcile).await;
 /// The counter's mark makes fast requests find the tombstone, so no request may shorten the mark.
 #[tokio::test]
 async fn mark_lasts_as_long_as_the_tombstone() {
@@ -374,6 +345,38 @@ async fn waiter_prolongs_a_mark_that_ends_soon() {
     assert!(mark > now + 10_000, "{counter}");
 }
 
+#[tokio::test]
+async fn a_key_of_another_type_is_a_conflict_and_stays_as_it_is() {
+    let (server, redis) = server_and_client().await;
+    server.command::<()>(&["HSET", "a", "field", "value"]).unwrap();
+    let claim = claim("a");
+    let refused = redis.try_acquire(&claim).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Conflict);
+    assert_eq!(refused.name(), Some(&claim.name));
+    assert_eq!(redis.inspect(&claim.name).await.unwrap_err().kind(), ErrorKind::Conflict);
+    not_held(&redis, &claim, ReleaseMode::Plain).await;
+    assert_eq!(server.command::<String>(&["HGET", "a", "field"]).unwrap(), "value");
+    assert!(!exists(&server, "lockwright:{a}:fence"), "no fence was counted for it");
+    server.command::<()>(&["SET", "lockwright:{a}:fence", "7"]).unwrap();
+    fails(redis.try_acquire(&claim).await, ErrorKind::Conflict);
+    assert_eq!(server.command::<u64>(&["GET", "lockwright:{a}:fence"]).unwrap(), 7);
+}
+
+#[tokio::test]
+async fn a_foreign_holder_keeps_us_out_and_counts_no_fence() {
+    let (server, redis) = server_and_client().await;
+    // redis-py's tokens look like Lockwright's, but must not be reported.
+    let theirs = "0123456789abcdef0123456789abcdef";
+    server.command::<()>(&["SET", "a", theirs, "NX", "PX", "20000"]).unwrap();
+    let claim = claim("a");
+    let busy = busy(&redis, &claim, Wait::No).await;
+    let holder = busy.holder.unwrap();
+    assert_eq!(holder.token, None);
+    assert!(holder.remaining.unwrap() > Duration::from_secs(15));
+    let poll = busy.retry_after.unwrap();
+    assert!((50..=500).contains(&poll.as_millis()), "{poll:?}");
+    assert!(!exists(&server, "lockwright:{a}:fence"));
+    not_held(&redis, &claim, ReleaseMode::Reconcile).await;
     assert_eq!(server.command::<String>(&["GET", "a"]).unwrap(), theirs);
 }
 
@@ -397,13 +400,47 @@ async fn scripts_are_sent_again_after_the_server_forgot_them() {
 }
 
 #[tokio::test]
+async fn hold_is_not_transferred_to_another_mode() {
+    let (_server, redis) = server_and_client().await;
+    let modes = MODES.into_iter().chain([Mode::Permits { count: 2, of: 2 }]);
+    for (mode, other) in
+        modes.clone().flat_map(|mode| modes.clone().map(move |other| (mode, other)))
+    {
+        let held = Claim { mode, ..claim(&format!("{mode} {other}")) };
+        let to = Claim { mode: other, token: Token::random(), ..held.clone() };
+        grant(&redis, &held).await;
+        let is_moved =
+            matches!(redis.swap(held.token, &to).await.unwrap(), AcquireOutcome::Granted(_));
+        assert_eq!(is_moved, mode == other, "{mode} to {other}");
+    }
+}
+
+#[tokio::test]
+async fn hold_is_not_transferred_to_an_ended_token() {
+    let (_server, redis) = server_and_client().await;
+    for mode in MODES {
+        let held = Claim { mode, ..claim(&format!("{mode}")) };
+        let ended = Claim { token: Token::random(), ..held.clone() };
+        grant(&redis, &held).await;
+        not_held(&redis, &ended, ReleaseMode::Reconcile).await;
+        fails(redis.swap(held.token, &ended).await, ErrorKind::Lost(Reason::Gone));
+        renewed(&redis, &held).await;
+    }
+}
+
+#[tokio::test]
 async fn a_transferred_hold_has_one_fence() {
     let (_server, redis) = server_and_client().await;
-    let (from, to) = (claim("a"), Claim { fences: 3, ..claim("a") });
-    grant(&redis, &from).await;
-    let AcquireOutcome::Granted(granted) = redis.swap(from.token, &to).await.unwrap() else {
-        panic!("not transferred");
-    };
-    let again = grant(&redis, &to).await;
-    assert_eq!((granted.fences, granted.fence), (1, again.fence));
+    for mode in MODES {
+        let from = Claim { mode, ..claim(&format!("{mode}")) };
+        let to = Claim { token: Token::random(), fences: 3, ..from.clone() };
+        let before = grant(&redis, &from).await.fence;
+        let AcquireOutcome::Granted(granted) = redis.swap(from.token, &to).await.unwrap() else {
+            panic!("not transferred");
+        };
+        // Readers share a fence.
+        assert_eq!(granted.fence > before, mode != Mode::Shared, "{mode}: {granted:?}");
+        let again = grant(&redis, &to).await;
+        assert_eq!((granted.fences, granted.fence), (1, again.fence));
+    }
 }

@@ -2,15 +2,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lockwright_core::{
-    AcquireOutcome, Claim, Clock, DistributedLock, ErrorKind, Event, Mode, ReleaseMode,
-    ReleaseOutcome, Renew, RenewalMode, RenewalOutcome, Token, Wait,
+    AcquireOutcome, BreakMode, BreakTarget, Claim, Clock, DistributedLock, ErrorKind, Event, Mode,
+    ReleaseMode, ReleaseOutcome, Renew, RenewalMode, RenewalOutcome, Token, Wait,
 };
 use lockwright_testbed as testbed;
 
 use crate::acl;
 use crate::common::{
     FOR_EVER, busy, claim, claim_for, connect, count_calls, events, eventually, exists, fails,
-    grant, granted_soon, handed, name, next, renewed, server_and_client, token_in, until, user,
+    grant, granted_soon, handed, name, next, released, renewed, server_and_client, token_in, until,
+    user,
 };
 
 const OFFER: Duration = Duration::from_secs(2);
@@ -73,6 +74,67 @@ async fn an_offer_is_confirmed_by_a_renewal_or_by_asking_again() {
     redis.release(&asks, ReleaseMode::Plain).await.unwrap();
     let keys: Vec<String> = server.command(&["KEYS", "*"]).unwrap();
     assert_eq!(keys, ["lockwright:{a}:fence"]);
+}
+
+#[tokio::test]
+async fn an_offer_has_at_most_the_ttl_and_all_fences() {
+    let (server, redis) = server_and_client().await;
+    let mut told = events(&redis);
+    // Only a claim of one fence is served without the full script.
+    for fences in [1, 3] {
+        let (held, waits) = (claim("a"), Claim { fences, ..claim_for("a", OFFER / 4) });
+        grant(&redis, &held).await;
+        busy(&redis, &waits, FOR_EVER).await;
+        redis.release(&held, ReleaseMode::Plain).await.unwrap();
+        assert!(server.command::<u64>(&["PTTL", "a"]).unwrap() <= 500, "{fences}");
+        let (_, granted) = handed(&mut told).await;
+        let counter: String = server.command(&["GET", "lockwright:{a}:fence"]).unwrap();
+        let last = granted.fence.get() + u64::from(fences) - 1;
+        assert_eq!(counter.split(' ').next(), Some(&*last.to_string()));
+        redis.release(&waits, ReleaseMode::Plain).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_offered_with_a_damaged_counter() {
+    let (server, redis) = server_and_client().await;
+    let (held, waits) = (claim("a"), claim("a"));
+    grant(&redis, &held).await;
+    busy(&redis, &waits, FOR_EVER).await;
+    server.command::<()>(&["SET", "lockwright:{a}:fence", "x"]).unwrap();
+    redis.release(&held, ReleaseMode::Plain).await.unwrap();
+    assert!(!exists(&server, "a"));
+    fails(redis.acquire(&waits, FOR_EVER).await, ErrorKind::Conflict);
+}
+
+#[tokio::test]
+async fn waiter_leaves_and_a_key_of_another_type_stays() {
+    let (server, redis) = server_and_client().await;
+    let (held, leaves, stays) = (claim("a"), claim("a"), claim("a"));
+    grant(&redis, &held).await;
+    for waits in [&leaves, &stays] {
+        busy(&redis, waits, FOR_EVER).await;
+    }
+    server.command::<()>(&["DEL", "a"]).unwrap();
+    server.command::<()>(&["HSET", "a", "field", "value"]).unwrap();
+    released(&redis, &leaves, ReleaseMode::Plain).await;
+    assert_eq!(server.command::<String>(&["HGET", "a", "field"]).unwrap(), "value");
+}
+
+#[tokio::test]
+async fn waiters_keep_the_kind_of_a_name_while_they_live() {
+    let (server, redis) = server_and_client().await;
+    let permits = Claim { mode: Mode::Permits { count: 1, of: 2 }, ..claim("a") };
+    let (held, waits) = (claim("a"), claim("a"));
+    grant(&redis, &held).await;
+    busy(&redis, &waits, FOR_EVER).await;
+    fails(redis.acquire(&permits, FOR_EVER).await, ErrorKind::Conflict);
+    server.command::<()>(&["DEL", "a"]).unwrap();
+    fails(redis.acquire(&permits, FOR_EVER).await, ErrorKind::Conflict);
+    let token = waits.token.to_string();
+    let expired = format!("1 1 1 x 30000 {token} lw1:{token}:1:null");
+    server.command::<i64>(&["HSET", "lockwright:{a}:meta", &token, &expired]).unwrap();
+    grant(&redis, &permits).await;
 }
 
 #[tokio::test]

@@ -178,22 +178,28 @@ async fn a_ttl_is_sent_rounded_up() {
 
 #[tokio::test]
 async fn a_waiter_that_has_gone_is_passed_over_at_once() {
-    let (server, holder) = server_and_client().await;
-    let (gone, waiter) = (connect(&server.url()).await, connect(&server.url()).await);
-    let mut told = events(&waiter);
-    let (held, waits) = (claim("a"), claim("a"));
-    grant(&holder, &held).await;
-    for _ in 0..3 {
-        busy(&gone, &claim("a"), FOR_EVER).await;
+    for (mode, holders) in [(Mode::Exclusive, 1), (Mode::Permits { count: 1, of: 2 }, 2)] {
+        let (server, holder) = server_and_client().await;
+        let (gone, waiter) = (connect(&server.url()).await, connect(&server.url()).await);
+        let mut told = events(&waiter);
+        let [held, waits] = [(); 2].map(|()| Claim { mode, ..claim("a") });
+        grant(&holder, &held).await;
+        for _ in 1..holders {
+            grant(&holder, &Claim { mode, ..claim("a") }).await;
+        }
+        for _ in 0..3 {
+            busy(&gone, &Claim { mode, ..claim("a") }, FOR_EVER).await;
+        }
+        busy(&waiter, &waits, FOR_EVER).await;
+        drop(gone);
+        eventually(|| async { (subscribed(&server) == 2).then_some(()) }).await;
+        holder.release(&held, ReleaseMode::Plain).await.unwrap();
+        let seen = holder.inspect(&waits.name).await.unwrap().holders;
+        assert_eq!(seen.len(), holders, "{mode}: {seen:?}");
+        assert!(seen.iter().any(|holder| holder.token == Some(waits.token)), "{mode}: {seen:?}");
+        assert_eq!(handed(&mut told).await.0, waits.token);
+        assert_eq!(server.command::<i64>(&["EXISTS", "lockwright:{a}:queue"]).unwrap(), 0);
     }
-    busy(&waiter, &waits, FOR_EVER).await;
-    drop(gone);
-    eventually(|| async { (subscribed(&server) == 2).then_some(()) }).await;
-    holder.release(&held, ReleaseMode::Plain).await.unwrap();
-    let value: String = server.command(&["GET", "a"]).unwrap();
-    assert_eq!(token_in(&value), waits.token.to_string());
-    assert_eq!(handed(&mut told).await.0, waits.token);
-    assert_eq!(server.command::<i64>(&["EXISTS", "lockwright:{a}:queue"]).unwrap(), 0);
 }
 
 #[tokio::test]

@@ -351,6 +351,7 @@ async fn a_place_outlives_the_limit_a_little() {
     assert!(live >= least, "{live:?} is before {least:?}");
     let waiters = async || redis.inspect(&name("a")).await.unwrap().waiters;
     assert_eq!(waiters().await, Some(1));
+    assert!(server.command::<i64>(&["PTTL", "lockwright:{a}:queue"]).unwrap() > 0);
     eventually(async || (waiters().await == Some(0)).then_some(())).await;
     redis.release(&held, ReleaseMode::Plain).await.unwrap();
     assert!(!exists(&server, "a"), "offered to nobody");

@@ -421,6 +421,11 @@ async fn readers_keep_their_time_where_the_clock_is_another() {
         for holder in redis.inspect(&name("a")).await.unwrap().holders {
             assert!(holder.remaining.unwrap() <= Duration::from_secs(31), "{holder:?}");
         }
+        // A broken hold's repeated claim gets no more than the time left.
+        let seen = BreakTarget::Token(one.token);
+        redis.break_lock(&one.name, seen, BreakMode::RunOut, "anna", "stuck").await.unwrap();
+        let left = grant(&redis, &one).await.valid.unwrap();
+        assert!(left > Duration::from_secs(9) && left <= Duration::from_secs(31), "{left:?}");
         // The remaining readers block a writer until their TTLs end.
         redis.release(&one, ReleaseMode::Plain).await.unwrap();
         let begun = Instant::now();

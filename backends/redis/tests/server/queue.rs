@@ -484,19 +484,22 @@ async fn waiter_without_notifications_keeps_its_place() {
     let (server, _) = server_and_client().await;
     let rules = acl::rules().replace("~orders/*", "~a").replace(" +publish", "");
     let redis = connect(&user(&server, "quiet", "x", &rules)).await;
-    let [held, first, second, third] = [(); 4].map(|()| claim("a"));
-    grant(&redis, &held).await;
-    for waits in [&first, &second, &third] {
-        busy(&redis, waits, FOR_EVER).await;
-    }
-    redis.release(&held, ReleaseMode::Plain).await.unwrap();
-    assert_eq!(server.command::<i64>(&["EXISTS", "a"]).unwrap(), 0, "offered, and nobody was told");
-    for waits in [&third, &second] {
-        busy(&redis, waits, FOR_EVER).await;
-    }
-    for waits in [&first, &second, &third] {
-        grant(&redis, waits).await;
-        redis.release(waits, ReleaseMode::Plain).await.unwrap();
+    for mode in [Mode::Exclusive, Mode::Shared] {
+        let held = claim("a");
+        let [first, second, third] = [(); 3].map(|()| Claim { mode, ..claim("a") });
+        grant(&redis, &held).await;
+        for waits in [&first, &second, &third] {
+            busy(&redis, waits, FOR_EVER).await;
+        }
+        redis.release(&held, ReleaseMode::Plain).await.unwrap();
+        assert!(!exists(&server, "a"), "{mode}: offered, and nobody was told");
+        for waits in [&third, &second] {
+            busy(&redis, waits, FOR_EVER).await;
+        }
+        for waits in [&first, &second, &third] {
+            grant(&redis, waits).await;
+            redis.release(waits, ReleaseMode::Plain).await.unwrap();
+        }
     }
 }
 

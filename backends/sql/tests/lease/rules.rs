@@ -1,5 +1,7 @@
-use super::SETTINGS;
+use std::time::UNIX_EPOCH;
+
 use super::server::*;
+use super::{SETTINGS, UNTIL};
 use crate::support::*;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -130,6 +132,33 @@ async fn claim_in_flight_is_reconciled() {
         server.sql("DELETE FROM lockwright_tombstone").unwrap();
         refused(backend.try_acquire(&late).await, ErrorKind::Lost(Reason::Gone), "");
         assert!(backend.inspect(&name("x")).await.unwrap().holders.is_empty(), "a ghost holds it");
+    }
+}
+
+/// A late duplicate of the acquire may arrive until the hold would have expired.
+#[tokio::test]
+async fn tombstone_lasts_as_long_as_the_ttl() {
+    let (server, backend) = start().await;
+    let ttl = Duration::from_secs(2 * 60 * 60);
+    for mode in [Mode::Exclusive, Mode::Shared, Mode::Permits { count: 1, of: 2 }] {
+        for ending in ["break", "transfer", "release"] {
+            let held = Claim { mode, ..claim_for("x", ttl) };
+            let next = Claim { token: Token::random(), ..held.clone() };
+            grant(&backend, &held).await;
+            match ending {
+                "break" => drop(break_x(&backend, held.token, BreakMode::Now).await.unwrap()),
+                "transfer" => {
+                    backend.swap(held.token, &next).await.unwrap();
+                    release(&*backend, &next).await;
+                }
+                _ => drop(backend.release(&held, ReleaseMode::Reconcile).await.unwrap()),
+            }
+            let until =
+                format!("SELECT {UNTIL} FROM lockwright_tombstone WHERE token = '{}'", held.token);
+            let until = Duration::from_micros(server.sql(&until).unwrap().parse().unwrap());
+            let left = until - UNIX_EPOCH.elapsed().unwrap();
+            assert!(left > ttl * 3 / 4, "{mode}, {ending}: {left:?}");
+        }
     }
 }
 

@@ -163,6 +163,9 @@ pub(crate) async fn a_name_runs_out_with_the_last_of_them(Two(one, two): Two) {
         let other = claim_as("x", other);
         grant(&*one, &long).await;
         grant(&*one, &short).await;
+        assert_eq!(renew(&*one, &short).await, Renewal::RENEWED);
+        let moved = Claim { token: Token::random(), ..short.clone() };
+        assert!(matches!(one.swap(short.token, &moved).await, Ok(AcquireOutcome::Granted(_))));
         sleep(ttl).await;
         busy(&*two, &other, Wait::No).await;
 
@@ -188,8 +191,11 @@ pub(crate) async fn their_holds_move(Two(one, two): Two) {
         assert_eq!(repeated, AcquireOutcome::Granted(granted));
         let answer = one.swap(first.token, &again).await.unwrap();
         assert!(matches!(answer, AcquireOutcome::Busy(_)), "{mode}: {answer:?}");
-        let answer = one.swap(Token::random(), &again).await.unwrap();
-        assert!(matches!(answer, AcquireOutcome::Busy(_)), "{mode}: {answer:?}");
+        let larger = claim_as("x", permits(OF));
+        for (from, to) in [(Token::random(), &again), (moved.token, &larger)] {
+            let answer = one.swap(from, to).await.unwrap();
+            assert!(matches!(answer, AcquireOutcome::Busy(_)), "{mode}: {answer:?}");
+        }
         assert_eq!(one.release(&first, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::NotHeld);
         refused(one.try_acquire(&first).await, ErrorKind::Lost(Reason::Gone), "");
         let kept_out = if mode == Mode::Shared { claim("x") } else { other.clone() };

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use lockwright_core::{ErrorKind, Fence, ReleaseMode, Renew};
+use lockwright_core::{Claim, ErrorKind, Fence, ReleaseMode, Renew};
 use lockwright_redis::Config;
 use lockwright_redis::node::{Incarnation, Node, RedisNode, Vote, Yes};
 use lockwright_testbed as testbed;
@@ -62,6 +62,27 @@ async fn the_fence_is_at_least_the_candidate() {
         }
         node.release(&claim, ReleaseMode::Plain).await.unwrap();
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fences_of_a_block_are_voted_for_once() {
+    let server = testbed::Redis::start().unwrap();
+    let node = node(&server);
+    let incarnation = admitted(&node).await;
+    let block = Claim { fences: 3, ..claim("x") };
+    node.attempt(&incarnation, &block, Fence::new(7), false).await.unwrap();
+    node.release(&block, ReleaseMode::Plain).await.unwrap();
+    assert_eq!(yes(&node, &incarnation, "x").await, Fence::new(10));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ended_token_gets_no_vote() {
+    let server = testbed::Redis::start().unwrap();
+    let node = node(&server);
+    let (incarnation, ended) = (admitted(&node).await, claim("x"));
+    node.release(&ended, ReleaseMode::Reconcile).await.unwrap();
+    let vote = node.attempt(&incarnation, &ended, Fence::new(1), false).await.unwrap();
+    assert_eq!(vote, Vote::Ended);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -56,6 +56,20 @@ async fn non_cluster_and_incomplete_cluster_are_refused() {
     fails_with(Redis::connect(&url).await, ErrorKind::Unavailable, "refuses connections");
 }
 
+/// In a Cluster, each request sets the counter to the server's time, unless it is behind.
+#[tokio::test(flavor = "multi_thread")]
+async fn counter_ahead_of_the_clock_is_kept() {
+    const AHEAD: u64 = 5_000_000_000_000_000;
+    let cluster = block_in_place(Cluster::start).unwrap();
+    let redis = connect(&cluster.url()).await;
+    let node = &cluster.nodes[cluster.master_of("a").unwrap()];
+    node.command::<()>(&["SET", "lockwright:{a}:fence", &AHEAD.to_string()]).unwrap();
+    assert_eq!(grant(&redis, &claim("a")).await.fence.get(), AHEAD + 1);
+    // It lives until the clock reaches it, in about 100 years.
+    let left: i64 = node.command(&["TTL", "lockwright:{a}:fence"]).unwrap();
+    assert!(left > 90 * 365 * 24 * 60 * 60, "{left}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn one_node_is_enough_to_find_the_others_and_dead_ones_cost_nothing() {
     let mut cluster = block_in_place(Cluster::start).unwrap();

@@ -29,7 +29,7 @@ pub struct Config {
     pub(crate) endpoints: Vec<String>,
     login: Option<(String, String)>,
     credentials: Option<CredentialProvider>,
-    pub(crate) driver: Option<ConnectOptions>,
+    pub(crate) driver_options: Option<ConnectOptions>,
     pub(crate) security: Security,
     pub(crate) keys: Keys,
     shown: String,
@@ -55,7 +55,7 @@ impl Config {
             endpoints: contents.endpoints,
             login: contents.login,
             credentials: None,
-            driver: None,
+            driver_options: None,
             security: contents.security,
             keys: contents.keys,
             shown,
@@ -126,12 +126,13 @@ impl Config {
         self
     }
 
-    /// Returns whether the client may have a login. The driver's options don't show theirs.
+    /// Returns whether the client may have a login or a certificate. The driver's options don't show
+    /// theirs.
     pub(crate) fn may_have_login(&self) -> bool {
         self.login.is_some()
             || self.credentials.is_some()
             || self.security.files.client.is_some()
-            || self.driver.is_some()
+            || self.driver_options.is_some()
     }
 
     /// Returns the user and password for a new connection.
@@ -147,14 +148,17 @@ impl Config {
         }
     }
 
-    /// Sets the driver's options, such as those of the program's `etcd_client::Client`.
+    /// Sets the driver's options, such as those that the program passes to
+    /// `etcd_client::Client::connect`.
     ///
-    /// For members with `https:`, the options must have TLS, which replaces the URL's files. A
-    /// login in the URL or from [`credentials`](Self::credentials) replaces that of the options, and
-    /// Lockwright's own timeouts and keep-alive replace theirs.
+    /// Options with TLS need members with `https:`, and members with `https:` need options with TLS.
+    /// The URL's files are ignored. A login in the URL or from [`credentials`](Self::credentials)
+    /// replaces that of the options. Lockwright also replaces the connect timeout, the HTTP/2
+    /// keep-alive and `require_leader`, and refreshes the login's token. All other options apply,
+    /// such as a request's timeout.
     #[must_use]
-    pub fn options(mut self, driver: ConnectOptions) -> Self {
-        self.driver = Some(driver);
+    pub fn options(mut self, options: ConnectOptions) -> Self {
+        self.driver_options = Some(options);
         self
     }
 

@@ -402,18 +402,19 @@ fn summed_up(mut failures: Vec<LinkError>) -> LinkError {
 async fn options(config: &Config) -> Result<ConnectOptions> {
     let (interval, limit) = config.keep_alive;
     let mut options = config
-        .driver
+        .driver_options
         .clone()
         .unwrap_or_default()
         .with_connect_timeout(config.connect_timeout)
         .with_keep_alive(interval, limit)
         // etcd closes a connection that pings without a request in flight.
         .with_keep_alive_while_idle(false)
-        .with_require_leader(!config.for_diagnosis);
+        .with_require_leader(!config.for_diagnosis)
+        .with_auto_token_refresh(true);
     if let Some((user, password)) = config.login().await? {
-        options = options.with_user(user, password).with_auto_token_refresh(true);
+        options = options.with_user(user, password);
     }
-    if config.driver.is_some() {
+    if config.driver_options.is_some() {
         return Ok(options);
     }
     config.security.apply(options).map_err(|what| error(ErrorKind::InvalidConfig, what))

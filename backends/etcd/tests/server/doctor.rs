@@ -96,7 +96,7 @@ async fn members_of_different_clusters_are_an_error() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_database_that_is_nearly_full_is_a_warning_and_a_full_one_an_error() {
-    // The server commits each write by itself. A batch of many could fill the database at once.
+    // One write per commit: a batch could fill the database in one step.
     let quota = 52 << 20;
     let options = options()
         .members(1)

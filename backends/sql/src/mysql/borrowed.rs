@@ -1,19 +1,19 @@
 //! Requests on the connections of the program's pool.
 //!
-//! sqlx's pool may hand out a connection with an open transaction, if the program dropped its
-//! `BEGIN`. The session may have any settings. So each request begins with statements that detect a
-//! transaction and replace the settings, and ends with statements that restore them.
+//! sqlx's pool may return a connection with an open transaction, or with an unread answer to a
+//! dropped request. The session may have any settings. Each request detects both, and saves, sets
+//! and restores the settings.
 
 use futures_util::TryStreamExt as _;
 use lockwright_core::Token;
 use sqlx::mysql::MySqlQueryResult;
 use sqlx::{AssertSqlSafe, Either, MySql};
 
-use super::dialect::{BEGIN, limits, number, row, rows_of};
+use super::dialect::{SESSION_SETTINGS, limits, number, row, rows_of};
 use crate::server::borrowed::foreign_answer;
 use crate::server::{Borrowed, Limits, Row};
 
-/// The variables that a request sets, except those with another name on MariaDB than on MySQL.
+/// The variables that a request sets, except those of [`SAVE_RENAMED`].
 const VARIABLES: [&str; 15] = [
     "autocommit",
     "character_set_client",
@@ -32,43 +32,45 @@ const VARIABLES: [&str; 15] = [
     "wait_timeout",
 ];
 
-const SAVE_OTHERS: &str = "SET \
+/// Saves the variables whose names differ between MariaDB and MySQL. [`limits`] keeps a
+/// `max_statement_time`, so this resets it.
+const SAVE_RENAMED: &str = "SET \
     /*M! @lockwright_isolation = @@tx_isolation, @lockwright_read_only = @@tx_read_only, \
          @lockwright_statement = @@max_statement_time, max_statement_time = 0 */ \
     /*!80000 @lockwright_isolation = @@transaction_isolation, \
              @lockwright_read_only = @@transaction_read_only, \
              @lockwright_statement = @@max_execution_time */";
 
-const RESTORE_OTHERS: &str = "SET \
+const RESTORE_RENAMED: &str = "SET \
     /*M! tx_isolation = @lockwright_isolation, tx_read_only = @lockwright_read_only, \
          max_statement_time = @lockwright_statement */ \
     /*!80000 transaction_isolation = @lockwright_isolation, \
              transaction_read_only = @lockwright_read_only, \
              max_execution_time = @lockwright_statement */";
 
-/// Saves the session's variables, and sets them for a request.
-pub(super) fn settings(of: Limits) -> String {
+/// Returns SQL that saves the session's variables and sets them for a request.
+pub(super) fn settings(time_limits: Limits) -> String {
     let save = VARIABLES.map(|name| format!("@lockwright_{name} = @@{name}")).join(", ");
-    format!("SET {save}; {SAVE_OTHERS}; {BEGIN}; {}", limits(of))
+    format!("SET {save}; {SAVE_RENAMED}; {SESSION_SETTINGS}; {}", limits(time_limits))
 }
 
 fn restore() -> String {
     let restore = VARIABLES.map(|name| format!("{name} = @lockwright_{name}")).join(", ");
-    format!("SET {restore}; {RESTORE_OTHERS}")
+    format!("SET {restore}; {RESTORE_RENAMED}")
 }
 
 impl Borrowed<MySql> {
-    /// Calls `done` with each statement's result.
     pub(super) async fn fetch(
         &mut self,
         text: &str,
-        done: impl FnMut(&MySqlQueryResult) + Send,
+        on_result: impl FnMut(&MySqlQueryResult) + Send,
     ) -> sqlx::Result<Vec<Row>> {
-        let mark = Token::random().to_string();
-        // A proxy may send a text that begins with SELECT to a replica. In a transaction, the server
-        // rejects SET TRANSACTION. A grant there would end with its ROLLBACK.
+        let request_id = Token::random().to_string();
+        // The text begins with SET, because a proxy may send a SELECT to a replica. LIMIT overrides
+        // `sql_select_limit = 0`. SET TRANSACTION fails in an open transaction, whose ROLLBACK would
+        // undo a grant.
         let text = format!(
-            "SET @lockwright_mark = '{mark}'; SELECT @lockwright_mark LIMIT 1; \
+            "SET @lockwright_request = '{request_id}'; SELECT @lockwright_request LIMIT 1; \
              SET TRANSACTION ISOLATION LEVEL READ COMMITTED; {}; {}; {}",
             self.settings,
             text.trim_end().trim_end_matches(';'),
@@ -84,13 +86,13 @@ impl Borrowed<MySql> {
             Err(error) if number(&error).is_some() => Err(sqlx::Error::Protocol(error.to_string())),
             Err(error) => Err(error),
         };
-        let (Either::Left(_), Either::Right(marked)) = (next().await?, next().await?) else {
+        let (Either::Left(_), Either::Right(first)) = (next().await?, next().await?) else {
             return Err(foreign_answer());
         };
-        if !row(&marked)?.text(0).is_ok_and(|found| found == Some(mark.as_str())) {
+        if !row(&first)?.text(0).is_ok_and(|found| found == Some(request_id.as_str())) {
             return Err(foreign_answer());
         }
-        let rows = rows_of(answers, done).await?;
+        let rows = rows_of(answers, on_result).await?;
         self.is_clean = true;
         Ok(rows)
     }

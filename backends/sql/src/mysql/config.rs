@@ -66,18 +66,18 @@ impl Config {
     /// Creates settings that use the connections of the program's pool, in the mode `lease` only.
     ///
     /// Each request takes a connection from the pool and returns it after the answer. It sets
-    /// variables of the session, and restores them before its end, except that user variables named
-    /// `@lockwright_…` remain. Lockwright prepares no statement, and ends no session on the server.
-    /// It closes a connection if a request fails or is dropped, or if the program left a transaction
-    /// open, as any query does with `autocommit = 0`. In return:
+    /// variables of the session, and restores them at its end, except that user variables named
+    /// `@lockwright_…` remain. Lockwright prepares no statement. It closes a connection if a request
+    /// fails or is dropped, or if the program left a transaction open, as any query does with
+    /// `autocommit = 0`. In return:
     ///
     /// - A request waits while the program uses all connections, and fails if none is free in time.
     ///   So a hold is lost if the program uses all of them for too long, or closes the pool.
     ///   Lockwright uses at most 8 connections, one of them only for renewals if the pool has more
-    ///   than one. Share one `Mysql` in the program.
+    ///   than one. Each `Mysql` counts separately, so share one.
     /// - A change whose answer is late is `Indeterminate`.
-    /// - Without [`schema_name`](Self::schema_name), the tables are in the database of the pool's
-    ///   options, which must have one.
+    /// - The pool's options must have a database. It contains the tables, unless
+    ///   [`schema_name`](Self::schema_name) names another.
     /// - A grant by a session with `sql_log_bin = 0` isn't replicated.
     /// - sqlx logs statements, with the tokens of holds, unless the pool's options have
     ///   `disable_statement_logging`.

@@ -29,7 +29,7 @@ use crate::server::{
 ///   setting that rejects updates or shortens answers.
 /// - `group_concat_max_len` is enough for all names of a sweep step.
 /// - `wait_timeout`: the server keeps idle connections longer than the pool does.
-pub(super) const BEGIN: &str = "SET NAMES utf8mb4, time_zone = '+00:00', completion_type = 'NO_CHAIN', \
+pub(super) const SESSION_SETTINGS: &str = "SET NAMES utf8mb4, time_zone = '+00:00', completion_type = 'NO_CHAIN', \
                      autocommit = 1, \
                      sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION', \
                      sql_safe_updates = 0, sql_big_selects = 1, sql_select_limit = 18446744073709551615, \
@@ -37,8 +37,9 @@ pub(super) const BEGIN: &str = "SET NAMES utf8mb4, time_zone = '+00:00', complet
                      group_concat_max_len = 4194304; \
                      SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE";
 
-/// SQL that sets the server's time limits, in whole seconds. That of a statement exceeds the
-/// client's own limit, which must expire first: the server's timeout error may follow a commit.
+/// Returns SQL that sets the server's time limits, in whole seconds. A statement's limit exceeds the
+/// client's, because a server's timeout may follow a commit. On MariaDB, a limit that the session
+/// already has remains.
 pub(super) fn limits(limits: Limits) -> String {
     let lock = limits.answer.as_secs().max(1);
     let statement = limits.slow.as_secs() + 1;
@@ -129,12 +130,12 @@ impl MySql {
             options = options.database(schema);
         }
         let mut connection = options.connect().await?;
-        fetch_on(&mut connection, BEGIN.to_owned()).await?;
+        fetch_on(&mut connection, SESSION_SETTINGS.to_owned()).await?;
         Ok(connection)
     }
 
-    /// Fixes the tables' database if none is set: those of the pool's sessions may differ.
-    pub(super) fn within(mut self, database: &str) -> Result<Self> {
+    /// Sets the tables' database if none is set, because the pool's sessions may use different ones.
+    pub(super) fn with_default_database(mut self, database: &str) -> Result<Self> {
         let tables = self.tables.found_in(Some(database.to_owned()));
         self.tables = tables.map_err(|error| error.with_backend(self.backend))?;
         Ok(self)
@@ -144,13 +145,13 @@ impl MySql {
         &self,
         connection: &mut Connection,
         text: String,
-    ) -> sqlx::Result<(Vec<Row>, Done)> {
+    ) -> sqlx::Result<(Vec<Row>, Totals)> {
         // A `KILL` may take effect even if the request fails.
         let kills = text.starts_with("KILL ");
-        let mut done = Done::default();
-        let count = |result: &MySqlQueryResult| done = std::mem::take(&mut done).and(result);
+        let mut totals = Totals::default();
+        let count = |result: &MySqlQueryResult| totals.add(result);
         let fetched = match connection {
-            Connection::Own(own) => fetch_told(own, text, count).await,
+            Connection::Own(own) => fetch_each(own, text, count).await,
             Connection::OfPool(borrowed) => {
                 // Boxed, because deeper futures would exceed rustc's default recursion limit.
                 let answer: Pin<Box<dyn Future<Output = _> + Send>> =
@@ -160,13 +161,13 @@ impl MySql {
         };
         match fetched {
             // The session had already ended. No statement is skipped: a `KILL` is always the last.
-            Err(error) if number(&error) == Some(NO_SUCH_THREAD) => Ok((Vec::new(), done)),
+            Err(error) if number(&error) == Some(NO_SUCH_THREAD) => Ok((Vec::new(), totals)),
             Err(error @ sqlx::Error::Database(_))
-                if (kills || done.affected > 0) && done.statements > 0 =>
+                if (kills || totals.affected > 0) && totals.statements > 0 =>
             {
                 Err(sqlx::Error::AnyDriverError(Box::new(Later(error))))
             }
-            fetched => Ok((fetched?, done)),
+            fetched => Ok((fetched?, totals)),
         }
     }
 
@@ -289,8 +290,8 @@ impl Dialect for MySql {
         Ok(self.fetch_counted(connection, text).await?.0)
     }
 
-    /// Executes a statement, prepared unless a proxy may share sessions. An update returns one row:
-    /// the number of matched rows, and the last insert id.
+    /// Executes a statement: prepared on own connections without a proxy, as text otherwise. An
+    /// update returns one row: the number of matched rows, and the last insert id.
     async fn execute(
         &self,
         connection: &mut Connection,
@@ -300,7 +301,7 @@ impl Dialect for MySql {
         let text = || sql.render(arguments, Self::literal);
         let Some(statement) = sql.prepared() else { return self.fetch(connection, text()).await };
         let is_select = statement.text.starts_with("SELECT");
-        let done = match connection {
+        let totals = match connection {
             Connection::Own(own) if self.is_direct() && is_select => {
                 return fetch_prepared(own, sql, arguments).await;
             }
@@ -309,19 +310,23 @@ impl Dialect for MySql {
                     Err(error) if cannot_prepare(&error) => {
                         self.fetch_counted(connection, text()).await?.1
                     }
-                    done => Done::default().and(&done?),
+                    result => {
+                        let mut totals = Totals::default();
+                        totals.add(&result?);
+                        totals
+                    }
                 }
             }
             connection => {
-                let (rows, done) = self.fetch_counted(connection, text()).await?;
+                let (rows, totals) = self.fetch_counted(connection, text()).await?;
                 if is_select {
                     return Ok(rows);
                 }
-                done
+                totals
             }
         };
         let cell = |number: u64| Cell::Int(i64::try_from(number).unwrap_or(i64::MAX));
-        Ok(vec![Row([done.affected, done.insert_id].map(cell).to_vec())])
+        Ok(vec![Row([totals.affected, totals.insert_id].map(cell).to_vec())])
     }
 
     fn quote(value: &str, text: &mut String) {
@@ -363,27 +368,27 @@ pub(super) async fn fetch_on(
     connection: &mut MySqlConnection,
     text: String,
 ) -> sqlx::Result<Vec<Row>> {
-    fetch_told(connection, text, |_| {}).await
+    fetch_each(connection, text, |_| {}).await
 }
 
-/// Runs the SQL, and calls `done` with each statement's result.
-async fn fetch_told(
+async fn fetch_each(
     connection: &mut MySqlConnection,
     text: String,
-    done: impl FnMut(&MySqlQueryResult) + Send,
+    on_result: impl FnMut(&MySqlQueryResult) + Send,
 ) -> sqlx::Result<Vec<Row>> {
     // Safe: table names are checked, and `literal` writes values.
-    rows_of(sqlx::raw_sql(AssertSqlSafe(text)).fetch_many(connection), done).await
+    rows_of(sqlx::raw_sql(AssertSqlSafe(text)).fetch_many(connection), on_result).await
 }
 
+/// Calls `on_result` with each statement's result.
 pub(super) async fn rows_of(
     mut answers: BoxStream<'_, sqlx::Result<Either<MySqlQueryResult, MySqlRow>>>,
-    mut done: impl FnMut(&MySqlQueryResult) + Send,
+    mut on_result: impl FnMut(&MySqlQueryResult) + Send,
 ) -> sqlx::Result<Vec<Row>> {
     let mut rows = Vec::new();
     while let Some(answer) = answers.try_next().await? {
         match answer {
-            Either::Left(result) => done(&result),
+            Either::Left(result) => on_result(&result),
             Either::Right(answered) => rows.push(row(&answered)?),
         }
     }
@@ -392,19 +397,18 @@ pub(super) async fn rows_of(
 
 /// The results of a request's statements.
 #[derive(Default)]
-struct Done {
+struct Totals {
     statements: u64,
     affected: u64,
     insert_id: u64,
 }
 
-impl Done {
-    fn and(self, result: &MySqlQueryResult) -> Self {
-        Self {
-            statements: self.statements + 1,
-            affected: self.affected + result.rows_affected(),
-            insert_id: self.insert_id.max(result.last_insert_id()),
-        }
+impl Totals {
+    fn add(&mut self, result: &MySqlQueryResult) {
+        self.statements += 1;
+        self.affected += result.rows_affected();
+        // Statements without an id report 0.
+        self.insert_id = self.insert_id.max(result.last_insert_id());
     }
 }
 
@@ -499,7 +503,8 @@ fn judge(number: u16) -> Option<Verdict> {
                        delete it when the name is free and none of its fences is in use";
         IN_TRANSACTION =>
             Unavailable.again(),
-            "connections of the program's pool have open transactions that the program dropped";
+            "the program's pool returned only connections with open transactions; end each transaction \
+             before its connection returns to the pool";
         DEADLOCK | 1020 | 1062 =>
             Unavailable.again(), "the request failed repeatedly because of deadlocks; try again";
         LOCK_WAIT_TIMEOUT => Unavailable, "another session keeps the tables locked";
@@ -523,7 +528,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn server_lost_by_a_proxy_may_have_committed() {
+    fn connection_error_of_a_proxy_is_indeterminate() {
         for number in [2013, 9001] {
             assert_eq!(judge(number).unwrap().kind, ErrorKind::Indeterminate);
         }

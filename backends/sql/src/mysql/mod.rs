@@ -82,6 +82,7 @@ impl Config {
         let pool = Arc::new(self.pool(kind.is_some())?);
         let Some(kind) = kind else {
             if !self.common.for_diagnosis {
+                // The probe needs connections of its own.
                 let borrows = pool.dialect().borrows();
                 if !borrows && proxy::shares_sessions(&pool).await? == Some(false) {
                     pool.dialect().set_direct();
@@ -120,7 +121,7 @@ impl Config {
             let what = "the pool's options have no database; set one";
             Error::invalid_config(what).with_backend(self.backend())
         })?;
-        Ok(Pool::new(dialect.within(database)?, limits, sessions))
+        Ok(Pool::new(dialect.with_default_database(database)?, limits, sessions))
     }
 }
 

@@ -22,40 +22,40 @@ pub(super) fn settings(limits: Limits, has_schema: bool) -> String {
 
 impl Borrowed<Postgres> {
     pub(super) async fn fetch(&mut self, text: &str) -> sqlx::Result<Vec<Row>> {
-        let mark = Token::random().to_string();
+        let request_id = Token::random().to_string();
         // The request has a transaction of its own if that began with this message. A grant in an
         // earlier one would end with its `ROLLBACK`.
         let text = format!(
             "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; {}\
-             SELECT '{mark}', CASE WHEN current_setting('synchronous_commit') = 'off' \
+             SELECT '{request_id}', CASE WHEN current_setting('synchronous_commit') = 'off' \
                  THEN set_config('synchronous_commit', 'on', true) END \
              WHERE (CASE WHEN now() = statement_timestamp() \
                               AND current_setting('client_encoding') = 'UTF8' \
-                         THEN '1' ELSE '{UNUSABLE} {mark}' END)::int = 1; {text}",
+                         THEN '1' ELSE '{UNUSABLE} {request_id}' END)::int = 1; {text}",
             self.settings
         );
         self.is_clean = false;
-        let answer = self.answer(text, &mark).await;
+        let answer = self.answer(text, &request_id).await;
         self.is_clean = match &answer {
             Ok(_) => true,
-            Err(error) => code(error).is_some() && !error.to_string().contains(&mark),
+            Err(error) => code(error).is_some() && !error.to_string().contains(&request_id),
         };
         answer
     }
 
-    /// Returns the rows after the one with the request's `mark`. An earlier error without the mark
+    /// Returns the rows after the one with `request_id`. An earlier error without it
     /// may belong to another request.
-    async fn answer(&mut self, text: String, mark: &str) -> sqlx::Result<Vec<Row>> {
+    async fn answer(&mut self, text: String, request_id: &str) -> sqlx::Result<Vec<Row>> {
         // Safe: table names are checked, and `literal` writes values.
         let mut answer = sqlx::raw_sql(AssertSqlSafe(text)).fetch(&mut *self.connection);
         let first = match answer.try_next().await {
             Ok(first) => first.as_ref().map(row).transpose()?,
-            Err(error) if code(&error).is_none() || error.to_string().contains(mark) => {
+            Err(error) if code(&error).is_none() || error.to_string().contains(request_id) => {
                 return Err(error);
             }
             Err(error) => return Err(sqlx::Error::Protocol(error.to_string())),
         };
-        if !first.is_some_and(|first| first.text(0).is_ok_and(|found| found == Some(mark))) {
+        if !first.is_some_and(|first| first.text(0).is_ok_and(|found| found == Some(request_id))) {
             return Err(foreign_answer());
         }
         answer.try_collect::<Vec<_>>().await?.iter().map(row).collect()

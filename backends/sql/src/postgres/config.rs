@@ -74,7 +74,7 @@ impl Config {
     /// - A request waits while the program uses all connections, and fails if none is free in time.
     ///   So a hold is lost if the program uses all of them for too long, or closes the pool.
     ///   Lockwright uses at most 8 connections, one of them only for renewals if the pool has more
-    ///   than one. Share one `Postgres` in the program.
+    ///   than one. Each `Postgres` counts separately, so share one.
     /// - A change whose answer is late is `Indeterminate`.
     /// - Without [`schema_name`](Self::schema_name), `connect` finds the tables by the search path
     ///   of one session, or creates them in the first schema of that path.

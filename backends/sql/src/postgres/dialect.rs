@@ -110,7 +110,8 @@ impl Postgresql {
         )
     }
 
-    /// Fixes the tables' schema if none is set: the search paths of the pool's sessions may differ.
+    /// Sets the tables' schema if none is set, because the pool's sessions may have different search
+    /// paths.
     pub(super) fn within(mut self, found: Option<String>) -> Result<Self> {
         self.tables = self.tables.found_in(found).map_err(|e| e.with_backend(self.backend))?;
         Ok(self)
@@ -362,8 +363,8 @@ fn judge(code: &str, message: &str) -> Option<Verdict> {
                        delete it when the name is free and none of its fences is in use";
         "22P02" if message.contains(UNUSABLE) =>
             Unavailable.again(),
-            "connections of the program's pool have open transactions that the program dropped, or \
-             another client_encoding than UTF8";
+            "the program's pool returned only connections with open transactions, or with another \
+             client_encoding than UTF8; end each transaction before its connection returns to the pool";
         "40001" | DEADLOCK | "23505" =>
             Unavailable.again(), "the request failed repeatedly because of deadlocks; try again";
         // The tables were altered after the server made the statement's plan.

@@ -4,7 +4,7 @@ use sqlx::{Database, Pool};
 /// A connection of the program's own pool, for one request.
 pub(crate) struct Borrowed<D: Database> {
     pub(crate) connection: PoolConnection<D>,
-    /// SQL that sets the session's variables for the request.
+    /// SQL that prepares the session for the request.
     pub(crate) settings: String,
     /// False to close the connection instead of returning it.
     pub(crate) is_clean: bool,
@@ -20,8 +20,8 @@ impl<D: Database> Drop for Borrowed<D> {
     fn drop(&mut self) {
         if !self.is_clean {
             tracing::warn!(
-                "closing a connection of the program's pool: a request failed or has no answer, \
-                 the program left a transaction open, or the session can't be used"
+                "closing a connection of the program's pool, because a request failed, timed out or was \
+                 dropped, or the session has an open transaction or another encoding than UTF8"
             );
             self.connection.close_on_drop();
         }
@@ -29,5 +29,7 @@ impl<D: Database> Drop for Borrowed<D> {
 }
 
 pub(crate) fn foreign_answer() -> sqlx::Error {
-    sqlx::Error::Protocol("an answer to another request".to_owned())
+    sqlx::Error::Protocol(
+        "the connection returned no answer, or one to another request; try again".to_owned(),
+    )
 }

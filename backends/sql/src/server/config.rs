@@ -73,10 +73,8 @@ impl Common {
         Ok(SessionLimit::held(total, listens, self.mode == Mode::Session))
     }
 
-    /// Returns the limit on the connections of the program's pool.
-    ///
-    /// # Errors
-    /// If a setting needs Lockwright's own connections.
+    /// Returns how many connections of the program's pool Lockwright may use, or an error if a
+    /// setting needs its own connections.
     pub(crate) fn borrowed_sessions<D: Database>(&self, pool: &Pool<D>) -> Result<SessionLimit> {
         if self.mode != Mode::Lease {
             return Err(Error::invalid_config(

@@ -42,8 +42,8 @@ pub(crate) struct Sending {
 
 const TRIES: u32 = 5;
 
-/// Each of these tries closes a connection that the program left in a transaction.
-const TRIES_BORROWED: u32 = 100;
+/// Enough for one try on each connection that the program left in a transaction.
+const TRIES_OF_PROGRAMS_POOL: u32 = 100;
 
 const IDLE: Duration = Duration::from_secs(300);
 
@@ -189,13 +189,13 @@ impl<D: Dialect> Pool<D> {
         mut sending: Sending,
     ) -> Result<(Vec<Row>, bool)> {
         let mut tries = 1;
-        let most = if self.dialect.borrows() { TRIES_BORROWED } else { TRIES };
+        let max_tries = if self.dialect.borrows() { TRIES_OF_PROGRAMS_POOL } else { TRIES };
         let mut is_unsure = false;
         loop {
             let mut when_ended = None;
             match self.try_fetch(sql, arguments, effect, sending, &mut when_ended).await {
                 Ok(rows) => return Ok((rows, is_unsure)),
-                Err(failure) if failure.again && tries < most => tries += 1,
+                Err(failure) if failure.again && tries < max_tries => tries += 1,
                 Err(failure) => {
                     let has_ended = match when_ended {
                         Some(ended) if sending.again => {

@@ -40,7 +40,7 @@ impl SessionLimit {
         Self::of([total.saturating_sub(1 + listen), 0, 0, listen])
     }
 
-    /// All are for requests: a pool of the program's ends its own sessions.
+    /// All are for requests, because Lockwright ends no session of a program's pool.
     pub(crate) fn borrowed(total: usize) -> Self {
         Self::of([total, 0, 0, 0])
     }

@@ -37,7 +37,7 @@ impl Tables {
         Ok(self)
     }
 
-    /// Sets the schema that a connection has found, unless one is set.
+    /// Sets the schema, unless one is set.
     pub(crate) fn found_in(mut self, schema: Option<String>) -> Result<Self> {
         // Other characters could end a name or a text in the SQL.
         let is_safe = |name: &String| {
@@ -46,8 +46,8 @@ impl Tables {
         if self.schema.is_none() {
             self.schema = Some(schema.filter(is_safe).ok_or_else(|| {
                 Error::invalid_config(
-                    "the pool's connection has no schema, or one with special \
-                     characters in its name; name another by `schema_name`",
+                    "the search path has no schema that exists, or the name has special characters; \
+                     set `schema_name`",
                 )
             })?);
         }

@@ -14,9 +14,9 @@ pub(super) async fn pool_of(connections: u32, server: &Server) -> Pool {
     pool.connect(&server.url()).await.unwrap()
 }
 
-/// Returns the session's id, and then its state.
+/// Returns the session's id and settings, separated by spaces.
 pub(super) async fn state(pool: &Pool) -> String {
-    // The listing of prepared statements must not prepare one.
+    // Not prepared, because PostgreSQL lists prepared statements.
     let row = sqlx::raw_sql(SESSION_STATE).fetch_one(pool).await.unwrap();
     sqlx::Row::get(&row, 0)
 }

@@ -9,7 +9,7 @@ use super::{Config, OfServer, PoolOptions, SETTINGS};
 pub(crate) struct Backend(OfServer);
 
 impl Backend {
-    /// Lockwright's requests must not depend on the sessions' settings.
+    /// Connects with a pool whose sessions have unusual settings.
     pub(crate) async fn connect(url: &str) -> Result<Self> {
         let pool = PoolOptions::new().max_connections(4).after_connect(|connection, _| {
             Box::pin(async move { sqlx::raw_sql(SETTINGS).execute(connection).await.map(drop) })

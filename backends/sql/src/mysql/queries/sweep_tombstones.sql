@@ -1,3 +1,4 @@
+-- SYSDATE isn't constant, so with {now} in the condition the server couldn't use the index.
 SET @lockwright_now = {now};
 
 SELECT MAX(part.until_us) INTO @lockwright_last

@@ -229,7 +229,9 @@ impl Finished {
             "Compiling Checking Downloading Downloaded Documenting Blocking Updating Locking";
         for (line, coloured) in self.lines.iter().zip(&self.coloured) {
             let first = line.split_whitespace().next().unwrap_or_default();
-            if !NOISE.split(' ').any(|word| word == first) {
+            // Cargo's messages for programs, which the log has.
+            let is_message = line.starts_with("{\"reason\":");
+            if !is_message && !NOISE.split(' ').any(|word| word == first) {
                 println!("{coloured}");
             }
         }

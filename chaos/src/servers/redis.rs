@@ -13,8 +13,9 @@ const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 9);
 
 const PROXIED: &str = "through-proxy";
 
-/// The longest lifetime of a queue's keys, in milliseconds. Keys that live longer are leaks.
-const LONGEST_PLACE: i64 = 60_000;
+/// The longest lifetime of the keys of a queue or of dead holders, in milliseconds. Keys that live
+/// longer are leaks.
+const LONGEST_REST: i64 = 60_000;
 
 fn durable() -> Options {
     Redis::options().append_only("always")
@@ -282,8 +283,8 @@ impl Admins {
     }
 }
 
-/// Returns the keys with `prefix`, except fences, tombstones, and queues that expire within
-/// [`LONGEST_PLACE`].
+/// Returns the keys with `prefix`, except fences, tombstones, and those that expire within
+/// [`LONGEST_REST`].
 fn keys_left<'a>(
     servers: impl IntoIterator<Item = &'a Redis>,
     prefix: &str,
@@ -293,8 +294,8 @@ fn keys_left<'a>(
         for key in server.command::<Vec<String>>(&["KEYS", &format!("*{prefix}*")])? {
             let is_kept = [":fence", ":ended"].iter().any(|kind| key.contains(kind));
             let left: i64 = server.command(&["PTTL", &key])?;
-            let is_a_queues = [":queue", ":meta"].iter().any(|kind| key.contains(kind));
-            let is_soon_gone = is_a_queues && (0..=LONGEST_PLACE).contains(&left);
+            let expires = [":queue", ":holders", ":meta"].iter().any(|kind| key.contains(kind));
+            let is_soon_gone = expires && (0..=LONGEST_REST).contains(&left);
             if !is_kept && !is_soon_gone && left != -2 {
                 left_keys.push(format!("key {key} for {left} ms"));
             }

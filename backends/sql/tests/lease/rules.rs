@@ -78,6 +78,37 @@ async fn fences_grow_past_what_was_granted_during_a_wait() {
     }
 }
 
+/// A failover may lose the last writes, or set the clock back. The client was granted the name
+/// before, so it sends `acquire_free`.
+#[tokio::test]
+async fn fences_exceed_the_row_and_the_clock() {
+    const AHEAD: u64 = 1_000_000_000_000;
+
+    let (server, backend) = start().await;
+    let last_of = |granted: &Granted| granted.fence.get() + u64::from(granted.fences) - 1;
+    for (row, ahead) in [("1".to_owned(), 0), (format!("fence + {AHEAD}"), AHEAD)] {
+        for mode in [Mode::Exclusive, Mode::Permits { count: 1, of: 2 }] {
+            let mut held = Claim { mode, fences: 5, ..claim("x") };
+            let mut last = last_of(&grant(&backend, &held).await);
+            for is_swap in [true, false, false] {
+                server.sql(&format!("UPDATE lockwright_lease SET fence = {row}")).unwrap();
+                let next = Claim { token: Token::random(), ..held.clone() };
+                let answer = if is_swap {
+                    backend.swap(held.token, &next).await.unwrap()
+                } else {
+                    release(&*backend, &held).await;
+                    backend.try_acquire(&next).await.unwrap()
+                };
+                let AcquireOutcome::Granted(granted) = answer else { panic!("{answer:?}") };
+                let fence = granted.fence.get();
+                assert!(fence > last + ahead, "{mode}, swap {is_swap}: {fence} after {last}");
+                (held, last) = (next, last_of(&granted));
+            }
+            release(&*backend, &held).await;
+        }
+    }
+}
+
 /// On MySQL, only a client's first rejection after its own grant locks the row. On PostgreSQL, only
 /// a waiter's first rejection locks the row, to record the waiter.
 #[tokio::test(flavor = "multi_thread")]

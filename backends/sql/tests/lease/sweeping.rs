@@ -187,10 +187,14 @@ async fn a_row_above_the_floor_stays() {
 #[tokio::test]
 async fn row_with_a_fresh_tombstone_is_kept() {
     let (server, backend) = start().await;
-    let held = hold(&*backend, "x").await;
-    backend.release(&held, ReleaseMode::Plain).await.unwrap();
+    let held = claim_for("x", Duration::from_secs(2 * 60 * 60));
+    grant(&backend, &held).await;
+    an_hour_passes(&server);
+    break_x(&backend, held.token, BreakMode::Now).await.unwrap();
+    sweep(&backend, Duration::ZERO).await;
+    assert_eq!(rows(&server), 1, "after a break");
     an_hour_passes(&server);
     backend.release(&claim("x"), ReleaseMode::Reconcile).await.unwrap();
     sweep(&backend, Duration::ZERO).await;
-    assert_eq!(rows(&server), 1);
+    assert_eq!(rows(&server), 1, "after a release");
 }

@@ -46,3 +46,24 @@ async fn a_repeat_revives_no_broken_hold() {
     let shown = one.inspect(&held.name).await.unwrap();
     assert!(shown.holders[0].remaining <= Some(left), "{shown:?} after {left:?}");
 }
+
+/// Other permits keep the name's row live, so only the holder's own row decides.
+#[tokio::test]
+async fn expired_or_broken_permits_are_not_revived() {
+    let (server, Two(one, two)) = start().await;
+    let permits = || claim_as("x", Mode::Permits { count: 2, of: 3 });
+    let (expired, held) = (permits(), permits());
+    grant(&*one, &expired).await;
+    let expire = || server.sql("UPDATE lockwright_shared_holder SET expires = updated").unwrap();
+    expire();
+    grant(&*two, &held).await;
+    busy(&*one, &expired, Wait::No).await;
+    break_x(&*two, held.token, BreakMode::RunOut).await.unwrap();
+    for claim in [&expired, &held] {
+        let swapped = one.swap(claim.token, &permits()).await.unwrap();
+        assert!(matches!(swapped, AcquireOutcome::Busy(_)), "{swapped:?}");
+    }
+    expire();
+    grant(&*two, &held).await;
+    assert_eq!(renew(&*two, &held).await, Renewal::RENEWED, "a new hold isn't broken");
+}

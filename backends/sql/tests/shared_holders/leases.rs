@@ -67,3 +67,18 @@ async fn expired_or_broken_permits_are_not_revived() {
     grant(&*two, &held).await;
     assert_eq!(renew(&*two, &held).await, Renewal::RENEWED, "a new hold isn't broken");
 }
+
+/// A later request of a waiting writer renews its record, also if other readers hold the name now.
+#[tokio::test]
+async fn waiting_writer_is_recorded_again() {
+    let (server, Two(one, two)) = start().await;
+    let writer = claim("x");
+    grant(&*one, &claim_as("x", Mode::Shared)).await;
+    for void in ["fence = 1", "expires = 1"] {
+        busy(&*two, &writer, in_time(LIMIT)).await;
+        let record = format!("UPDATE lockwright_shared_holder SET {void} WHERE mode = 'exclusive'");
+        server.sql(&record).unwrap();
+        busy(&*two, &writer, in_time(LIMIT)).await;
+        busy(&*one, &claim_as("x", Mode::Shared), Wait::No).await;
+    }
+}

@@ -17,6 +17,7 @@ async fn expired_rows_are_swept() {
     let (server, Two(one, _)) = start().await;
     rules::leave_behind(&*one).await;
     let rows = || count(&server, "SELECT count(*) FROM lockwright_shared_holder");
+    one.sweep(Duration::ZERO).await.unwrap();
     assert_eq!(rows(), 3);
     server.sql("UPDATE lockwright_shared_holder SET expires = expires - 600000000").unwrap();
     one.sweep(Duration::ZERO).await.unwrap();

@@ -129,21 +129,25 @@ pub(crate) async fn a_writer_that_gives_up_lets_readers_in(Two(one, two): Two) {
     assert_eq!(two.release(&writer, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::NotHeld);
 }
 
-/// A renewal or a repeated claim extends one of two holds. The name must stay locked until the
-/// later expiry.
+/// A renewal, a repeated claim or a transfer extends one of two holds. The name must stay locked
+/// until the later expiry.
 pub(crate) async fn a_renewed_hold_keeps_others_out(Two(one, two): Two) {
     let ttl = Duration::from_secs(2);
     for (mode, other) in [(Mode::Shared, Mode::Exclusive), (permits(1), permits(OF))] {
-        for is_renewed in [true, false] {
+        for how in ["renew", "acquire", "swap"] {
             let held = [0, 1].map(|_| Claim { mode, ..claim_for("x", ttl) });
             for claim in &held {
                 grant(&*one, claim).await;
             }
-            let long = Claim { ttl: LIMIT, ..held[0].clone() };
-            if is_renewed {
-                assert_eq!(renew(&*one, &long).await, Renewal::RENEWED);
-            } else {
-                grant(&*one, &long).await;
+            let mut long = Claim { ttl: LIMIT, ..held[0].clone() };
+            match how {
+                "renew" => assert_eq!(renew(&*one, &long).await, Renewal::RENEWED),
+                "acquire" => drop(grant(&*one, &long).await),
+                _ => {
+                    long.token = Token::random();
+                    let answer = one.swap(held[0].token, &long).await.unwrap();
+                    assert!(matches!(answer, AcquireOutcome::Granted(_)), "{answer:?}");
+                }
             }
             sleep(ttl).await;
             let next = claim_as("x", other);

@@ -83,3 +83,30 @@ async fn waiting_writer_is_recorded_again() {
         busy(&*one, &claim_as("x", Mode::Shared), Wait::No).await;
     }
 }
+
+/// After an expiry, another client was granted the name, and then the server's clock went back.
+#[tokio::test]
+async fn step_of_the_clock_revives_no_reader() {
+    let (server, Two(one, two)) = start().await;
+    let expire_after = |micros: u32| {
+        for table in ["lease", "shared_holder"] {
+            let expiry = format!("UPDATE lockwright_{table} SET expires = updated + {micros}");
+            server.sql(&expiry).unwrap();
+        }
+    };
+    for mode in [Mode::Exclusive, Mode::Shared] {
+        let name = mode.to_string();
+        let (expired, next) = (claim_as(&name, Mode::Shared), claim_as(&name, mode));
+        grant(&*one, &expired).await;
+        expire_after(0);
+        grant(&*two, &next).await;
+        if mode == Mode::Shared {
+            release(&*two, &next).await;
+        }
+        expire_after(60_000_000);
+        if mode == Mode::Exclusive {
+            busy(&*one, &expired, Wait::No).await;
+        }
+        assert_ne!(renew(&*one, &expired).await, Renewal::RENEWED, "{mode}");
+    }
+}

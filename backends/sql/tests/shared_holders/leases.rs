@@ -110,3 +110,13 @@ async fn step_of_the_clock_revives_no_reader() {
         assert_ne!(renew(&*one, &expired).await, Renewal::RENEWED, "{mode}");
     }
 }
+
+#[tokio::test]
+async fn reader_after_a_broken_writer_is_not_shown_as_broken() {
+    let (server, Two(one, _)) = start().await;
+    grant(&*one, &claim("x")).await;
+    break_x(&*one, None, BreakMode::RunOut).await.unwrap();
+    server.sql("UPDATE lockwright_lease SET expires = updated").unwrap();
+    grant(&*one, &claim_as("x", Mode::Shared)).await;
+    assert_eq!(one.inspect(&name("x")).await.unwrap().holders[0].broken, None);
+}

@@ -152,7 +152,7 @@ impl Config {
     /// `etcd_client::Client::connect`.
     ///
     /// Options with TLS need members with `https:`, and members with `https:` need options with TLS.
-    /// The URL's files are ignored. A login in the URL or from [`credentials`](Self::credentials)
+    /// The URL must have no files. A login in the URL or from [`credentials`](Self::credentials)
     /// replaces that of the options. Lockwright also replaces the connect timeout, the HTTP/2
     /// keep-alive and `require_leader`, and refreshes the login's token. All other options apply,
     /// such as a request's timeout.
@@ -174,6 +174,12 @@ impl Config {
         let prefix = &self.keys.prefix;
         if prefix.chars().any(char::is_control) || prefix.len() > 512 {
             return Err(invalid("the key prefix has control characters or more than 512 bytes"));
+        }
+        let files = &self.security.files;
+        if self.driver_options.is_some() && (files.authority.is_some() || files.client.is_some()) {
+            return Err(invalid(
+                "the driver's options replace the certificates in the URL; omit one of them",
+            ));
         }
         let (interval, limit) = self.keep_alive;
         for time in [&mut self.response_timeout, &mut self.connect_timeout] {

@@ -458,6 +458,10 @@ fn no_connection(endpoint: &str, cause: &etcd_client::Error) -> LinkError {
             let doubt = tls::doubt(endpoint);
             format!("can't connect to {endpoint}: {said}; is it an etcd, and {doubt}?")
         };
-        LinkError::new(ErrorKind::Unavailable, what, false)
+        let kind = match cause {
+            etcd_client::Error::InvalidArgs(_) => ErrorKind::InvalidConfig,
+            _ => ErrorKind::Unavailable,
+        };
+        LinkError::new(kind, what, false)
     }
 }

@@ -50,7 +50,12 @@ async fn options_of_the_driver_are_used() {
     let connecting = |url: &str| Config::new(url).unwrap().options(options.clone()).connect();
     grant(&connecting(&url).await.unwrap(), &claim("a")).await;
     let plain = url.replace("https", "http");
-    assert!(connecting(&plain).await.unwrap_err().message().contains("HTTPS URLs"));
+    let error = connecting(&plain).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidConfig);
+    assert!(error.message().contains("HTTPS URLs"), "{error}");
+    let with_files = with(&url, &[("ca", &cluster.authority())]);
+    let error = connecting(&with_files).await.unwrap_err();
+    assert!(error.message().contains("omit one of them"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

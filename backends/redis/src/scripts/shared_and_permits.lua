@@ -175,7 +175,7 @@ local function holders_of(lock, fence, holders, meta, micros)
   -- Transfers a shared hold or permit. Returns the fence, or nil if count() returns nil. If the
   -- hold of `from` can't be removed, it expires.
   function its.rename(from, to, mode, ttl, value)
-    local first = its.kind_of_marker == 'shared' and its.number or count(1, ttl)
+    local first = its.fence_for(mode, 1, ttl)
     if first then
       its.write(to, mode, ttl, value, first)
       pcall(function()

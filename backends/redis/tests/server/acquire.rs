@@ -239,6 +239,12 @@ async fn counter_lives_as_long_as_it_is_needed() {
         grant(&redis, &Claim { mode: Mode::Shared, ..claim_for("f", ttl) }).await;
     }
     assert!(left("f") > MONTH.as_millis() as i64, "as the last reader: {}", left("f"));
+
+    let reader = |ttl| Claim { mode: Mode::Shared, ..claim_for("g", ttl) };
+    let (short, long) = (reader(QUICK), reader(MONTH));
+    grant(&redis, &short).await;
+    redis.swap(short.token, &long).await.unwrap();
+    assert!(left("g") > MONTH.as_millis() as i64, "as the moved reader: {}", left("g"));
 }
 
 #[tokio::test]

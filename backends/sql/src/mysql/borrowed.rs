@@ -13,7 +13,7 @@ use super::dialect::{SESSION_SETTINGS, limits, number, row, rows_of};
 use crate::server::borrowed::foreign_answer;
 use crate::server::{Borrowed, Limits, Row};
 
-/// The variables that a request sets, except those of [`SAVE_RENAMED`].
+/// The variables that a request sets, except those of [`SAVE_OF_SERVER`].
 const VARIABLES: [&str; 15] = [
     "autocommit",
     "character_set_client",
@@ -32,18 +32,20 @@ const VARIABLES: [&str; 15] = [
     "wait_timeout",
 ];
 
-/// Saves the variables whose names differ between MariaDB and MySQL. [`limits`] keeps a
-/// `max_statement_time`, so this resets it.
-const SAVE_RENAMED: &str = "SET \
+/// Saves the variables of MariaDB or MySQL only. [`limits`] keeps a `max_statement_time`, so this
+/// resets it.
+const SAVE_OF_SERVER: &str = "SET \
     /*M! @lockwright_isolation = @@tx_isolation, @lockwright_read_only = @@tx_read_only, \
-         @lockwright_statement = @@max_statement_time, max_statement_time = 0 */ \
+         @lockwright_statement = @@max_statement_time, max_statement_time = 0, \
+         @lockwright_checks = @@check_constraint_checks, check_constraint_checks = 1 */ \
     /*!80000 @lockwright_isolation = @@transaction_isolation, \
              @lockwright_read_only = @@transaction_read_only, \
              @lockwright_statement = @@max_execution_time */";
 
-const RESTORE_RENAMED: &str = "SET \
+const RESTORE_OF_SERVER: &str = "SET \
     /*M! tx_isolation = @lockwright_isolation, tx_read_only = @lockwright_read_only, \
-         max_statement_time = @lockwright_statement */ \
+         max_statement_time = @lockwright_statement, \
+         check_constraint_checks = @lockwright_checks */ \
     /*!80000 transaction_isolation = @lockwright_isolation, \
              transaction_read_only = @lockwright_read_only, \
              max_execution_time = @lockwright_statement */";
@@ -51,12 +53,12 @@ const RESTORE_RENAMED: &str = "SET \
 /// Returns SQL that saves the session's variables and sets them for a request.
 pub(super) fn settings(time_limits: Limits) -> String {
     let save = VARIABLES.map(|name| format!("@lockwright_{name} = @@{name}")).join(", ");
-    format!("SET {save}; {SAVE_RENAMED}; {SESSION_SETTINGS}; {}", limits(time_limits))
+    format!("SET {save}; {SAVE_OF_SERVER}; {SESSION_SETTINGS}; {}", limits(time_limits))
 }
 
 fn restore() -> String {
     let restore = VARIABLES.map(|name| format!("{name} = @lockwright_{name}")).join(", ");
-    format!("SET {restore}; {RESTORE_RENAMED}")
+    format!("SET {restore}; {RESTORE_OF_SERVER}")
 }
 
 impl Borrowed<MySql> {
@@ -66,11 +68,12 @@ impl Borrowed<MySql> {
         on_result: impl FnMut(&MySqlQueryResult) + Send,
     ) -> sqlx::Result<Vec<Row>> {
         let request_id = Token::random().to_string();
-        // The text begins with SET, because a proxy may send a SELECT to a replica. LIMIT overrides
+        // The text begins with DO, because a proxy may send a SELECT to a replica, and ProxySQL binds
+        // the program's connection to one server after a text that begins with SET. LIMIT overrides
         // `sql_select_limit = 0`. SET TRANSACTION fails in an open transaction, whose ROLLBACK would
         // undo a grant.
         let text = format!(
-            "SET @lockwright_request = '{request_id}'; SELECT @lockwright_request LIMIT 1; \
+            "DO 0; SELECT '{request_id}' LIMIT 1; \
              SET TRANSACTION ISOLATION LEVEL READ COMMITTED; {}; {}; {}",
             self.settings,
             text.trim_end().trim_end_matches(';'),

@@ -502,7 +502,7 @@ fn judge(number: u16) -> Option<Verdict> {
             Conflict, "the name's row was changed by hand, or its fences have reached their end; \
                        delete it when the name is free and none of its fences is in use";
         IN_TRANSACTION =>
-            Unavailable.again(),
+            Unavailable.again().useless(),
             "the program's pool returned only connections with open transactions; end each transaction \
              before its connection returns to the pool";
         DEADLOCK | 1020 | 1062 =>

@@ -362,7 +362,7 @@ fn judge(code: &str, message: &str) -> Option<Verdict> {
             Conflict, "the name's row was changed by hand, or its fences have reached their end; \
                        delete it when the name is free and none of its fences is in use";
         "22P02" if message.contains(UNUSABLE) =>
-            Unavailable.again(),
+            Unavailable.again().useless(),
             "the program's pool returned only connections with open transactions, or with another \
              client_encoding than UTF8; end each transaction before its connection returns to the pool";
         "40001" | DEADLOCK | "23505" =>

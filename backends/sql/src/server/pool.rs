@@ -42,9 +42,6 @@ pub(crate) struct Sending {
 
 const TRIES: u32 = 5;
 
-/// Enough for one try on each connection that the program left in a transaction.
-const TRIES_OF_PROGRAMS_POOL: u32 = 100;
-
 const IDLE: Duration = Duration::from_secs(300);
 
 /// If a caller drops a request unanswered for this time, the pool closes the connections of its
@@ -189,13 +186,14 @@ impl<D: Dialect> Pool<D> {
         mut sending: Sending,
     ) -> Result<(Vec<Row>, bool)> {
         let mut tries = 1;
-        let max_tries = if self.dialect.borrows() { TRIES_OF_PROGRAMS_POOL } else { TRIES };
         let mut is_unsure = false;
         loop {
             let mut when_ended = None;
             match self.try_fetch(sql, arguments, effect, sending, &mut when_ended).await {
                 Ok(rows) => return Ok((rows, is_unsure)),
-                Err(failure) if failure.again && tries < max_tries => tries += 1,
+                // The program's pool may return several unusable connections, until the time limit.
+                Err(failure) if failure.again && failure.lost && self.dialect.borrows() => {}
+                Err(failure) if failure.again && tries < TRIES => tries += 1,
                 Err(failure) => {
                     let has_ended = match when_ended {
                         Some(ended) if sending.again => {

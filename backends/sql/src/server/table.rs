@@ -46,8 +46,7 @@ impl Tables {
         if self.schema.is_none() {
             self.schema = Some(schema.filter(is_safe).ok_or_else(|| {
                 Error::invalid_config(
-                    "the search path has no schema that exists, or the name has special characters; \
-                     set `schema_name`",
+                    "no schema was found, or its name has special characters; set `schema_name`",
                 )
             })?);
         }

@@ -38,6 +38,7 @@ const SAVE_OF_SERVER: &str = "SET \
     /*M! @lockwright_isolation = @@tx_isolation, @lockwright_read_only = @@tx_read_only, \
          @lockwright_statement = @@max_statement_time, max_statement_time = 0, \
          @lockwright_checks = @@check_constraint_checks, check_constraint_checks = 1 */ \
+    /*M!110602 , @lockwright_snapshot = @@innodb_snapshot_isolation */ \
     /*!80000 @lockwright_isolation = @@transaction_isolation, \
              @lockwright_read_only = @@transaction_read_only, \
              @lockwright_statement = @@max_execution_time */";
@@ -46,6 +47,7 @@ const RESTORE_OF_SERVER: &str = "SET \
     /*M! tx_isolation = @lockwright_isolation, tx_read_only = @lockwright_read_only, \
          max_statement_time = @lockwright_statement, \
          check_constraint_checks = @lockwright_checks */ \
+    /*M!110602 , innodb_snapshot_isolation = @lockwright_snapshot */ \
     /*!80000 transaction_isolation = @lockwright_isolation, \
              transaction_read_only = @lockwright_read_only, \
              max_execution_time = @lockwright_statement */";

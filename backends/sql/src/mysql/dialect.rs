@@ -27,6 +27,7 @@ use crate::server::{
 ///   requests for different names would deadlock.
 /// - No `sql_mode` that changes literals or the order of an `UPDATE`'s assignments, and no other
 ///   setting that rejects updates or shortens answers.
+/// - `innodb_snapshot_isolation`, from MariaDB 11.6 on, rejects concurrent changes of a row.
 /// - `group_concat_max_len` is enough for all names of a sweep step.
 /// - `wait_timeout`: the server keeps idle connections longer than the pool does.
 pub(super) const SESSION_SETTINGS: &str = "SET NAMES utf8mb4, time_zone = '+00:00', completion_type = 'NO_CHAIN', \
@@ -34,7 +35,8 @@ pub(super) const SESSION_SETTINGS: &str = "SET NAMES utf8mb4, time_zone = '+00:0
                      sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION', \
                      sql_safe_updates = 0, sql_big_selects = 1, sql_select_limit = 18446744073709551615, \
                      innodb_lock_wait_timeout = 2, lock_wait_timeout = 2, wait_timeout = 900, \
-                     group_concat_max_len = 4194304; \
+                     group_concat_max_len = 4194304 \
+                     /*M!110602 , innodb_snapshot_isolation = 0 */; \
                      SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE";
 
 /// Returns SQL that sets the server's time limits, in whole seconds. A statement's limit exceeds the

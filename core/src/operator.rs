@@ -20,8 +20,8 @@ pub struct Holder {
     /// The time of the grant or of the last transfer, by the server's clock, correct to about a
     /// second. `None` if it is unknown, or ahead of this machine's clock.
     ///
-    /// - Redis, and the mode `lease`: only for exclusive holds, and too late if the name's fences
-    ///   were ahead of the clock.
+    /// - Redis, Redlock, and the mode `lease`: only for exclusive holds, and too late if the name's
+    ///   fences were ahead of the clock. On Redlock, the clock is the holder's.
     /// - The modes `session` and `row`: the time of the hold's record, and not for a broken hold.
     #[serde(default)]
     pub since: Option<SystemTime>,
@@ -50,7 +50,8 @@ impl Holder {
     }
 
     /// Sets the fence, and derives `since` from it if the mode is exclusive. Set the mode first. A
-    /// backend may call this only if its fences are the server's time in µs since 1970, or larger.
+    /// backend may call this only if its fences are the time of the grant in µs since 1970, or
+    /// larger.
     pub fn set_fence_and_since(&mut self, fence: Option<Fence>) {
         self.fence = fence;
         self.since = None;

@@ -98,9 +98,7 @@ fn merge(fleet: &Fleet, name: LockName, shown: &[&Inspection]) -> Inspection {
     holders.sort_by_key(|holder| std::cmp::Reverse(holder.remaining.unwrap_or(Duration::MAX)));
     let last = holders[fleet.quorum.min(holders.len()) - 1];
     let mut holder = last.clone();
-    holder.fence = holders.iter().filter_map(|holder| holder.fence).max();
-    // The client proposes the fence by its own clock, so the fence isn't the server's time.
-    holder.since = None;
+    holder.set_fence_and_since(holders.iter().filter_map(|holder| holder.fence).max());
     holder.broken = holders.iter().find_map(|holder| holder.broken.clone());
     merged.holders.push(holder);
     merged

@@ -1,4 +1,4 @@
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use lockwright_core::{DistributedLock, Error, ErrorKind};
 #[cfg(feature = "tls")]
@@ -104,4 +104,15 @@ async fn nodes_may_speak_tls_and_have_users() {
         assert!(matches!(status, NodeStatus::Votes), "{address}: {status:?}");
     }
     grant(&redlock, &claim("x")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hold_is_shown_with_the_time_of_its_grant() {
+    let five = Five::start().await;
+    let redlock = five.connect().await;
+    let (claim, before) = (claim("x"), SystemTime::now());
+    grant(&redlock, &claim).await;
+    let after = SystemTime::now();
+    let since = redlock.inspect(&claim.name).await.unwrap().holders[0].since.unwrap();
+    assert!(before < since + Duration::from_micros(1) && since < after, "{since:?}");
 }

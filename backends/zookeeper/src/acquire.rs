@@ -167,8 +167,8 @@ impl Acquire<'_> {
             let parent = if let Some(parent) = parent { parent.await } else { Ok(()) };
             let created = self.session.answer(creating).await;
             if let Err(cause) = parent {
-                if matches!(created, Err(Failure::Response(zk::Error::NoNode | zk::Error::NoAuth)))
-                {
+                use zk::Error::{InvalidAcl, NoAuth, NoNode};
+                if matches!(created, Err(Failure::Response(NoNode | NoAuth | InvalidAcl))) {
                     self.shared.registry.leave(self.claim);
                 }
                 return Err(cause);

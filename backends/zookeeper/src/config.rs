@@ -2,8 +2,10 @@ use std::fmt;
 use std::time::Duration;
 
 use lockwright_core::{Error, Result, redact};
+use zookeeper_client::{Acls, Connector};
 
 use crate::errors::{BACKEND, invalid};
+use crate::tls::Security;
 use crate::url::{self, Contents, MAX_TIMEOUT};
 
 /// Settings of a connection to ZooKeeper.
@@ -26,6 +28,8 @@ use crate::url::{self, Contents, MAX_TIMEOUT};
 #[derive(Clone)]
 pub struct Config {
     pub(crate) contents: Contents,
+    pub(crate) connector: Option<Connector>,
+    pub(crate) acls: Option<Acls<'static>>,
     shown: String,
     pub(crate) response_timeout: Duration,
     pub(crate) connect_timeout: Duration,
@@ -48,6 +52,8 @@ impl Config {
         })?;
         Ok(Self {
             contents,
+            connector: None,
+            acls: None,
             shown,
             response_timeout: Duration::from_secs(2),
             connect_timeout: Duration::from_secs(2),
@@ -112,6 +118,37 @@ impl Config {
         self
     }
 
+    /// Sets the driver's connector, such as the one with which the program connects.
+    ///
+    /// Its logins, SASL and TLS options apply to each session. A connector with TLS needs a URL
+    /// with `zookeeper+tls:`, and such a URL needs a connector with TLS. The URL must have no login
+    /// and no files. The connector must be neither detached nor made for an existing session.
+    /// Lockwright replaces its timeouts and server version, and allows no read-only servers.
+    ///
+    /// By default, only the connector's logins may access the nodes that the client creates. For
+    /// a connector without a login, set [`acls`](Self::acls).
+    #[must_use]
+    pub fn connector(mut self, connector: Connector) -> Self {
+        self.connector = Some(connector);
+        self
+    }
+
+    /// Sets the access rights to the nodes that the client creates. They must give all rights to
+    /// all clients that share the locks.
+    ///
+    /// The default is [`Acls::creator_all`] with a login in the URL or with a
+    /// [connector](Self::connector), and [`Acls::anyone_all`] otherwise.
+    #[must_use]
+    pub fn acls(mut self, acls: Acls<'static>) -> Self {
+        self.acls = Some(acls);
+        self
+    }
+
+    /// Returns whether the client may have a login. A connector doesn't show its logins.
+    pub(crate) fn may_have_login(&self) -> bool {
+        self.contents.login.is_some() || self.connector.is_some()
+    }
+
     /// Allows connections to servers that can't hold locks, for
     /// [`doctor`](lockwright_core::DistributedLock::doctor).
     #[must_use]
@@ -137,7 +174,34 @@ impl Config {
         ] {
             *limit = (*limit).min(MAX_TIMEOUT);
         }
+        if let Some(connector) = &self.connector {
+            self.check_connector(connector)?;
+        }
         Ok(self)
+    }
+
+    fn check_connector(&self, connector: &Connector) -> Result<()> {
+        let Contents { login, tls, .. } = &self.contents;
+        if login.is_some() || tls.as_ref().is_some_and(Security::has_files) {
+            return Err(invalid(
+                "the connector replaces the login and the files in the URL; omit one of them",
+            ));
+        }
+        // A connector has no getters.
+        let settings = format!("{connector:?}");
+        if !(settings.contains("session: None") && settings.contains("detached: false")) {
+            return Err(invalid(
+                "Lockwright opens and closes its own sessions; use a connector without \
+                 `with_session` and `with_detached`",
+            ));
+        }
+        if settings.contains("tls: Some(") != tls.is_some() {
+            return Err(invalid(
+                "a connector with TLS needs a URL with zookeeper+tls:, and one without TLS needs \
+                 zookeeper:",
+            ));
+        }
+        Ok(())
     }
 
     pub(crate) fn connect_string(&self, hosts: &[String]) -> String {

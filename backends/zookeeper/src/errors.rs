@@ -40,12 +40,13 @@ impl Failure {
         let made = match &cause {
             zk::Error::NoAuth => error(
                 ErrorKind::Denied,
-                "the servers deny access: the nodes belong to another login; add it to the URL, \
-                 or use another prefix",
+                "the servers deny access: the nodes belong to another login; use it, or another \
+                 prefix",
             ),
             zk::Error::InvalidAcl => error(
                 ErrorKind::Denied,
-                "the servers reject a new node's ACL: they have no such login as in the URL",
+                "the servers reject a new node's ACL: the client has no login that they accept; check \
+                 it, or set `Config::acls`",
             ),
             zk::Error::NoChildrenForEphemerals => error(
                 ErrorKind::Conflict,

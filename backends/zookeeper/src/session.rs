@@ -225,26 +225,30 @@ pub(crate) async fn connect_to(
     timeout: Duration,
     eagerly: bool,
 ) -> Result<zk::Client> {
-    let mut connector =
-        zk::Client::connector().with_session_timeout(timeout).with_connection_timeout(if eagerly {
-            config.connect_timeout
-        } else {
-            silence(config, timeout)
-        });
+    let limit = if eagerly { config.connect_timeout } else { silence(config, timeout) };
+    let mut connector = config
+        .connector
+        .clone()
+        .unwrap_or_else(zk::Client::connector)
+        .with_readonly(false)
+        // With a version before 3.5, a created node would have no `czxid`, the fence.
+        .with_server_version(u32::MAX, u32::MAX, u32::MAX)
+        .with_session_timeout(timeout)
+        .with_connection_timeout(limit);
     if eagerly {
         connector = connector.with_fail_eagerly();
     }
     if let Some(login) = &config.contents.login {
         connector = connector.with_auth("digest", login.as_bytes());
     }
-    let connector = tls::secured(connector, config.contents.tls.as_ref(), &config.contents.hosts)?;
+    let connector = tls::secured(connector, config)?;
     let servers = u32::try_from(hosts.len()).unwrap_or(u32::MAX);
     let limit = config.connect_timeout.saturating_mul(servers.saturating_add(1));
     let servers = config.connect_string(hosts);
     match tokio::time::timeout(limit, connector.connect(&servers)).await {
         Ok(Ok(client)) => Ok(client),
         Ok(Err(zk::Error::AuthFailed)) => {
-            Err(error(ErrorKind::Denied, "the servers reject the login in the URL"))
+            Err(error(ErrorKind::Denied, "the servers reject the login"))
         }
         Ok(Err(cause)) => Err(match tls::refusal(&cause) {
             Some(what) => invalid(what),

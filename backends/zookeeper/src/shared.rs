@@ -65,10 +65,9 @@ impl Node {
 
 impl Shared {
     pub(crate) fn acls(&self) -> zk::Acls<'static> {
-        match self.config.contents.login {
-            Some(_) => zk::Acls::creator_all(),
-            None => zk::Acls::anyone_all(),
-        }
+        let may_have_login = self.config.may_have_login();
+        let default = if may_have_login { zk::Acls::creator_all } else { zk::Acls::anyone_all };
+        self.config.acls.unwrap_or_else(default)
     }
 
     pub(crate) fn full_length(&self, path: &str) -> usize {

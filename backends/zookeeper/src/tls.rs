@@ -2,12 +2,13 @@ use lockwright_core::Result;
 use lockwright_core::backend_util::tls::{self, Files};
 use zookeeper_client as zk;
 
+use crate::config::Config;
 #[cfg(feature = "tls")]
 use crate::errors::invalid;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Security {
-    authority: String,
+    authority: Option<String>,
     client: Option<(String, String)>,
 }
 
@@ -24,25 +25,20 @@ impl Security {
         if !cfg!(feature = "tls") {
             return Err(tls::not_in_this_build("zookeeper-tls"));
         }
-        // The client library doesn't support the system's CAs, so `ca` is required.
-        let authority = authority.ok_or(
-            "the parameter ca is missing, and the system's CAs aren't used; add ca=PATH with the CAs \
-             to trust",
-        )?;
         Ok(Some(Self { authority, client }))
+    }
+
+    pub(crate) fn has_files(&self) -> bool {
+        self.authority.is_some() || self.client.is_some()
     }
 }
 
 /// Adds TLS to the connector. The files are read again for each session.
 #[cfg(feature = "tls")]
-pub(crate) fn secured(
-    connector: zk::Connector,
-    security: Option<&Security>,
-    hosts: &[String],
-) -> Result<zk::Connector> {
-    let Some(Security { authority, client }) = security else { return Ok(connector) };
+pub(crate) fn secured(connector: zk::Connector, config: &Config) -> Result<zk::Connector> {
+    let Some(Security { authority, client }) = &config.contents.tls else { return Ok(connector) };
     // The client library would panic on an invalid server name, and without a crypto provider.
-    for host in hosts {
+    for host in &config.contents.hosts {
         let name = host.rsplit_once(':').map_or(&**host, |(name, _)| name);
         let name = name.trim_start_matches('[').trim_end_matches(']');
         if !tls::is_certifiable(name) {
@@ -50,6 +46,16 @@ pub(crate) fn secured(
         }
     }
     tls::choose_provider();
+    if config.connector.is_some() {
+        return Ok(connector);
+    }
+    // The client library doesn't support the system's CAs, so `ca` is required.
+    let authority = authority.as_ref().ok_or_else(|| {
+        invalid(
+            "the parameter ca is missing, and the system's CAs aren't used; add ca=PATH with the \
+             CAs to trust",
+        )
+    })?;
     let unusable = |what: String| move |cause| invalid(what).with_source(cause);
     let mut options = zk::TlsOptions::new()
         .with_pem_ca(&pem("ca", authority, "CERTIFICATE")?)
@@ -66,11 +72,7 @@ pub(crate) fn secured(
 }
 
 #[cfg(not(feature = "tls"))]
-pub(crate) fn secured(
-    connector: zk::Connector,
-    _: Option<&Security>,
-    _: &[String],
-) -> Result<zk::Connector> {
+pub(crate) fn secured(connector: zk::Connector, _: &Config) -> Result<zk::Connector> {
     Ok(connector)
 }
 
@@ -83,9 +85,9 @@ fn pem(parameter: &str, file: &str, kind: &str) -> Result<String> {
 pub(crate) fn refusal(cause: &zk::Error) -> Option<&'static str> {
     let zk::Error::Custom(cause) = cause else { return None };
     Some(if cause.to_string().contains("private key") {
-        "the key in the URL doesn't match its certificate, or has an unsupported format"
+        "the client's key doesn't match its certificate, or has an unsupported format"
     } else {
-        "the CAs or revocation lists that the URL names as ca can't be used"
+        "the CAs or revocation lists to trust can't be used"
     })
 }
 

@@ -109,7 +109,7 @@ async fn members(named: usize, servers: &[Server], session: &Session) -> Result<
                 "zookeeper-not-looked-at",
                 format!("/zookeeper/config can't be read: {cause}"),
                 "the number of voting servers can't be read",
-                "let the login in the URL read it; or look by hand",
+                "let the client's login read it; or look by hand",
             );
             let has_others = servers.iter().any(|server| match &server.status {
                 Status::Serves { mode, .. } => mode != "standalone",

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use lockwright_core::backend_util::finding;
 use lockwright_core::backend_util::tls::is_local;
 use lockwright_core::{ErrorKind, Finding, Result};
+use zookeeper_client as zk;
 
 use crate::config::Config;
 use crate::four_letter_words::{Server, Status, look};
@@ -32,10 +33,10 @@ pub(crate) async fn examine(shared: &Arc<Shared>) -> Result<Vec<Finding>> {
         }
         Err(cause) => return Err(cause),
     }
-    if shared.config.contents.login.is_none() {
+    if shared.acls() == zk::Acls::anyone_all() {
         findings.push(finding::note(
             "zookeeper-open",
-            "there is no login in the URL",
+            "every client may access the locks' nodes",
             "every client that reaches the servers can read, take and release these locks",
             "use zookeeper:user:password@… with the same login for all clients that share the \
              locks, or restrict network access to the servers",
@@ -57,9 +58,9 @@ async fn of_ensemble(shared: &Arc<Shared>, servers: &[Server]) -> Result<Vec<Fin
 }
 
 fn unencrypted(config: &Config) -> Option<Finding> {
-    let Contents { hosts, tls, login, .. } = &config.contents;
+    let Contents { hosts, tls, .. } = &config.contents;
     let host = hosts.iter().find(|host| !is_local(host)).filter(|_| tls.is_none())?;
-    let password = if login.is_some() { " and the password" } else { "" };
+    let password = if config.may_have_login() { " and the password" } else { "" };
     Some(finding::warning(
         "zookeeper-no-tls",
         format!("the connection to {host} is not encrypted"),

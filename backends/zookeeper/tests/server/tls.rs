@@ -2,12 +2,13 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use lockwright_core::{DistributedLock, Error, ErrorKind, ReleaseMode, Severity, Wait};
+use lockwright_core::{DistributedLock, Error, ErrorKind, Finding, ReleaseMode, Severity, Wait};
 use lockwright_testbed::{self as testbed, Certificates};
 use lockwright_zookeeper::Config;
+use lockwright_zookeeper::zookeeper_client as zk;
 
 use crate::common::{
-    LIMIT, busy, claim, claim_for, connect, fails_with, grant, renewed, renewed_soon,
+    LIMIT, busy, claim, claim_for, connect, fails_with, grant, patient, renewed, renewed_soon,
 };
 
 /// A TTL longer than a server's restart.
@@ -30,7 +31,7 @@ async fn refused(url: &str) -> Error {
 
 /// The client library doesn't report why a handshake failed, so the message lists all possible
 /// reasons.
-async fn fails(url: &str) {
+async fn gives_no_session(url: &str) {
     let error = refused(url).await;
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{url}: {error}");
     for says in
@@ -74,6 +75,58 @@ async fn servers_are_trusted_when_the_authority_that_is_named_signed_for_them() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn connector_of_the_driver_is_used() {
+    let server = testbed::ZooKeeper::options().members(1).tls().start().unwrap();
+    let ca = std::fs::read_to_string(server.authority()).unwrap();
+    let with_tls =
+        zk::Client::connector().with_tls(zk::TlsOptions::new().with_pem_ca(&ca).unwrap());
+    let connector = with_tls.clone().with_auth("digest", b"app:secret");
+    let url = server.url().replace("zookeeper:", "zookeeper+tls:");
+    let config = |url: &str, connector: &zk::Connector| {
+        patient(Config::new(url).unwrap()).connector(connector.clone())
+    };
+
+    let old = connector.clone().with_readonly(true).with_server_version(3, 4, 0);
+    let zookeeper = config(&url, &old).connect().await.unwrap();
+    let (held, next) = (claim("a"), claim("a"));
+    let fence = grant(&zookeeper, &held).await.fence;
+    let same_login = with(&server.url(), &[("ca", &server.authority())])
+        .replace("zookeeper+tls:", "zookeeper+tls:app:secret@");
+    let same_login = connect(&same_login).await;
+    busy(&same_login, &next, Wait::No).await;
+    zookeeper.release(&held, ReleaseMode::Plain).await.unwrap();
+    assert!(grant(&same_login, &next).await.fence > fence);
+    let codes =
+        |findings: Vec<Finding>| findings.iter().map(|found| found.code).collect::<Vec<_>>();
+    assert!(!codes(zookeeper.doctor().await.unwrap()).contains(&"zookeeper-open"));
+
+    let no_login = config(&url, &with_tls).prefix("/open").connect().await.unwrap();
+    fails_with(no_login.try_acquire(&claim("a")).await, ErrorKind::Denied, "`Config::acls`");
+    let open = || config(&url, &with_tls).prefix("/open").acls(zk::Acls::anyone_all()).connect();
+    let (one, other) = (open().await.unwrap(), open().await.unwrap());
+    grant(&one, &claim("a")).await;
+    busy(&other, &claim("a"), Wait::No).await;
+    assert!(codes(one.doctor().await.unwrap()).contains(&"zookeeper-open"));
+
+    let secured = url.replace("zookeeper", "tcp").replacen(':', "://", 1);
+    let session = connector.clone().connect(&secured).await.unwrap().into_session();
+    let (plain, logged_in) =
+        (server.url(), url.replace("zookeeper+tls:", "zookeeper+tls:app:secret@"));
+    let with_files = with(&plain, &[("ca", &server.authority())]);
+    for (url, connector, says) in [
+        (&logged_in, connector.clone(), "omit one of them"),
+        (&with_files, connector.clone(), "omit one of them"),
+        (&url, connector.clone().with_detached(), "with_detached"),
+        (&url, connector.clone().with_session(session), "with_session"),
+        (&plain, connector, "needs a URL with zookeeper+tls:"),
+        (&url, zk::Client::connector(), "needs zookeeper:"),
+    ] {
+        let refused = config(url, &connector).connect().await;
+        fails_with(refused, ErrorKind::InvalidConfig, says);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_session_comes_back_over_tls() {
     let mut server = testbed::ZooKeeper::options().members(1).tls().start().unwrap();
     let trusted = tempfile::NamedTempFile::new().unwrap();
@@ -102,13 +155,13 @@ async fn a_session_comes_back_over_tls() {
 async fn others_are_not_trusted_and_a_certificate_is_for_its_host_only() {
     let server = testbed::ZooKeeper::options().members(1).tls().start().unwrap();
     let other = Certificates::new().unwrap();
-    fails(&with(&server.url(), &[("ca", &other.authority())])).await;
+    gives_no_session(&with(&server.url(), &[("ca", &other.authority())])).await;
 
     // The certificate is for `localhost` and `127.0.0.1`, not for `127.0.0.2`.
     let elsewhere = SocketAddr::from(([127, 0, 0, 2], testbed::port::free()));
     let proxy = testbed::Proxy::start_at(elsewhere, server.members[0].address()).unwrap();
     let authority = server.authority();
-    fails(&with(&format!("zookeeper:{elsewhere}"), &[("ca", &authority)])).await;
+    gives_no_session(&with(&format!("zookeeper:{elsewhere}"), &[("ca", &authority)])).await;
     assert!(proxy.accepted() > 0);
     connect(&with(&server.url(), &[("ca", &authority)])).await;
 }
@@ -124,17 +177,17 @@ async fn a_client_shows_its_certificate_where_one_is_wanted() {
     grant(&zookeeper, &claim("a")).await;
     assert!(!format!("{zookeeper:?}").contains("BEGIN"), "{zookeeper:?}");
 
-    fails(&with(&server.url(), &all[..1])).await;
+    gives_no_session(&with(&server.url(), &all[..1])).await;
     let other = Certificates::new().unwrap();
     let (theirs, their_key) = (other.certificate(), other.key());
-    fails(&with(&server.url(), &[all[0], ("cert", &theirs), ("key", &their_key)])).await;
+    gives_no_session(&with(&server.url(), &[all[0], ("cert", &theirs), ("key", &their_key)])).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tls_mismatch_is_reported() {
     let plain = testbed::ZooKeeper::options().members(1).start().unwrap();
     let other = Certificates::new().unwrap();
-    fails(&with(&plain.url(), &[("ca", &other.authority())])).await;
+    gives_no_session(&with(&plain.url(), &[("ca", &other.authority())])).await;
     let secured = testbed::ZooKeeper::options().members(1).tls().start().unwrap();
     let error = refused(&secured.url()).await;
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
@@ -192,7 +245,9 @@ async fn missing_tls_parameters_are_reported() {
     for (parameters, says) in [(vec![], "add ca=PATH"), (vec![shows, key], "add ca=PATH")] {
         let parameters: Vec<_> =
             parameters.into_iter().map(|(name, file)| (name, Path::new(file))).collect();
-        wrong(&with(here, &parameters), says);
+        let error = refused(&with(here, &parameters)).await;
+        assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{error}");
+        assert!(error.to_string().contains(says), "{error}");
     }
     wrong("zookeeper:a?ca=x", "doesn't begin with zookeeper+tls");
     wrong("zookeeper+tls:u:hush@a?ca=x", "the port is missing");

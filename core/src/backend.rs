@@ -51,7 +51,7 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
 
     /// Acquires like [`acquire`](Self::acquire) with [`Wait::No`], but without a future, for a
     /// backend inside this process. Returns `None` if the client must call `acquire`. `now` is the
-    /// client's instant just before the call.
+    /// instant just before the call.
     fn acquire_at_once(&self, claim: &Claim, now: BootInstant) -> Option<Result<AcquireOutcome>> {
         let _ = (claim, now);
         None
@@ -146,7 +146,6 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
 
 /// Implements methods of [`DistributedLock`], in an `impl` block, by calls of another backend: for
 /// example `delegate!(|this| this.0; inspect, list);`. Without a list, it implements all methods.
-///
 /// The methods return the other backend's boxed future, because an `async fn` would box it again.
 #[macro_export]
 macro_rules! delegate {

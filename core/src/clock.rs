@@ -76,7 +76,7 @@ struct TokioClock {
 }
 
 /// The longest timer of a sleep. tokio's timers stop during a suspend, so the clock is checked
-/// after each timer.
+/// after each.
 const SLICE: Duration = Duration::from_secs(1);
 
 impl Clock {
@@ -145,8 +145,8 @@ impl fmt::Debug for Clock {
 fn boot_now() -> BootInstant {
     use rustix::time::{ClockId, clock_gettime};
 
-    // On Apple's systems, CLOCK_MONOTONIC counts during a sleep: see clock_gettime(3). Rust's
-    // `Instant` doesn't there.
+    // On Apple's systems, CLOCK_MONOTONIC counts during a sleep (see clock_gettime(3)), but Rust's
+    // `Instant` doesn't.
     #[cfg(target_vendor = "apple")]
     const CLOCK: ClockId = ClockId::Monotonic;
     #[cfg(not(target_vendor = "apple"))]

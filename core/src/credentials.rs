@@ -24,7 +24,7 @@ type Provided = Pin<Box<dyn Future<Output = Result<Credentials>> + Send>>;
 /// A source of [`Credentials`], for passwords that rotate and tokens that expire.
 ///
 /// A backend calls the provider for each connection that it opens, within the time limit for
-/// connecting. The call may be cancelled. If a token takes long to fetch, cache it in the provider.
+/// connecting. The call may be cancelled. If fetching a token takes long, cache it in the provider.
 ///
 /// ```
 /// use lockwright_core::{CredentialProvider, Credentials};
@@ -38,8 +38,8 @@ type Provided = Pin<Box<dyn Future<Output = Result<Credentials>> + Send>>;
 pub struct CredentialProvider(Arc<dyn Fn() -> Provided + Send + Sync>);
 
 impl CredentialProvider {
-    /// Creates a provider from an async function. Its errors appear in logs, so they must contain no
-    /// secret. Each counts as [`Unavailable`](crate::ErrorKind::Unavailable), which the client
+    /// Creates a provider from an async function. Its errors appear in logs, so they must contain
+    /// no secret. Each counts as [`Unavailable`](crate::ErrorKind::Unavailable), which the client
     /// retries.
     pub fn new<F, P, E>(provide: F) -> Self
     where

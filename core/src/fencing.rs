@@ -1,7 +1,7 @@
 //! Rejection of late writes at the protected resource.
 //!
 //! A paused holder may write after its TTL. Each write therefore carries the holder's fence, as a
-//! [`Fenced`]; over HTTP, in the header [`HEADER`]. A [`Gate`] rejects a fence below the highest
+//! [`Fenced`] or in the HTTP header [`HEADER`]. A [`Gate`] rejects a fence below the highest
 //! accepted one (Kleppmann, *How to do distributed locking*, 2016; Burrows, *The Chubby lock
 //! service*, 2006).
 //!
@@ -23,7 +23,7 @@ pub const HEADER: &str = "lockwright-fence";
 /// A lock's name and its holder's fence, sent with a request to the protected resource.
 ///
 /// The text form is an item of [RFC 9651](https://www.rfc-editor.org/rfc/rfc9651). The fence is a
-/// string, because it may have 16 digits, and integers of that format at most 15. In the name, `%`,
+/// string, because it may have 16 digits, and that format's integers at most 15. In the name, `%`,
 /// `"`, `\` and non-ASCII bytes are percent-encoded.
 ///
 /// ```
@@ -142,8 +142,8 @@ impl Gate {
 
     /// Accepts one write at a time per lock. Several writes may have the same fence.
     ///
-    /// `lock` is a full name. The service must choose it: a late sender could name an unused lock,
-    /// and enter.
+    /// The service must choose `lock`, a full name: a late sender could name an unused lock, and
+    /// enter.
     ///
     /// # Errors
     /// - [`Lost`](ErrorKind::Lost) with [`Superseded`](Reason::Superseded) if the fence is below

@@ -15,7 +15,7 @@ pub enum Mode {
     Permits {
         /// This claim's permits.
         count: u32,
-        /// The semaphore's size for this claim. The claim is granted if the held permits plus `count`
+        /// The semaphore's size for this claim, which is granted if the held permits plus `count`
         /// are at most `of`.
         of: u32,
     },

@@ -18,7 +18,7 @@ pub struct Holder {
     /// The hold's first fence, if known. After a hand-over, its guard's is larger.
     pub fence: Option<Fence>,
     /// The time of the grant or of the last transfer, by the server's clock, correct to about a
-    /// second. `None` if it is unknown, or ahead of this machine's clock.
+    /// second. `None` if unknown, or ahead of this machine's clock.
     ///
     /// - Redis, Redlock, and the mode `lease`: only for exclusive holds, and too late if the name's
     ///   fences were ahead of the clock. On Redlock, the clock is the holder's.
@@ -49,9 +49,8 @@ impl Holder {
         }
     }
 
-    /// Sets the fence, and derives `since` from it if the mode is exclusive. Set the mode first. A
-    /// backend may call this only if its fences are the time of the grant in µs since 1970, or
-    /// larger.
+    /// Sets the fence, and in exclusive mode derives `since` from it. Set the mode first. Only for
+    /// a backend whose fences are the time of the grant in µs since 1970, or larger.
     pub fn set_fence_and_since(&mut self, fence: Option<Fence>) {
         self.fence = fence;
         self.since = None;
@@ -60,7 +59,7 @@ impl Holder {
         }
     }
 
-    /// Sets `since` to this duration after the Unix epoch, or to `None` if that is ahead of this
+    /// Sets `since` to this duration after the Unix epoch; to `None` if that is ahead of this
     /// machine's clock.
     pub fn set_since(&mut self, after_1970: Duration) {
         let time = UNIX_EPOCH.checked_add(after_1970);

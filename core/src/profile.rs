@@ -6,8 +6,7 @@ use serde::Serialize;
 use crate::duration::shown;
 use crate::{Error, Mode, Result};
 
-/// A backend's properties, confirmed by fault tests. Code must query these properties, not the
-/// backend's name.
+/// A backend's properties, confirmed by fault tests. Query these, not the backend's name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Profile {
@@ -40,8 +39,8 @@ pub struct Profile {
     /// True if the server answers an acquire with [`Wait::Until`](crate::Wait::Until) only after
     /// the grant or the limit.
     pub blocks: bool,
-    /// True if acquiring a free lock takes fewer requests when the first request queues the claim.
-    /// The client then queues each claim that may wait.
+    /// True if acquiring a free lock takes fewer requests when the first one queues the claim. The
+    /// client then queues each claim that may wait.
     #[serde(skip)]
     pub queues_at_once: bool,
     /// The supported TTLs.

@@ -24,8 +24,8 @@ pub fn url(text: &str) -> String {
     out
 }
 
-/// Returns advice if a URL has an `@` after a `?`: the password may contain an unescaped `?`. As
-/// its rest looks like parameters, errors must not quote parameters.
+/// Returns advice if a URL has an `@` after a `?`: the password may contain an unescaped `?`.
+/// Errors must then not quote parameters.
 pub fn hidden_password(url: &str) -> Option<&'static str> {
     let (_, query) = url.split_once('?')?;
     query.contains('@').then_some(

@@ -43,7 +43,7 @@ impl Token {
 
 impl fmt::Display for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Each request formats its token. Formatting it as a number would take twice as long.
+        // Each request formats its token. As a number, this would take twice as long.
         let mut digits = [0; 32];
         for (pair, byte) in digits.chunks_exact_mut(2).zip(self.0) {
             pair.copy_from_slice(
@@ -96,12 +96,12 @@ impl From<Token> for String {
 /// A client's source of tokens: random, or chosen by a test.
 ///
 /// Random tokens come from a generator in the process (ChaCha, in the `rand` crate). Forked
-/// processes share the generator's state, so each client adds a random salt. A client must not be
-/// used on both sides of a fork.
+/// processes share its state, so each client adds a random salt. A client must not be used on both
+/// sides of a fork.
 ///
 /// A virtual machine that is resumed twice from a snapshot repeats the generator's state and the
-/// salt. Tokens therefore also mix in the boot clock's nanosecond, system random bits at most
-/// 100 ms old, and the counters of `/dev/vmclock0`.
+/// salt. Tokens therefore also mix in the boot clock's nanosecond, system random bits at most 100
+/// ms old, and the counters of `/dev/vmclock0`.
 #[derive(Clone)]
 pub struct TokenSource(Source);
 
@@ -118,8 +118,8 @@ impl Default for TokenSource {
 }
 
 impl TokenSource {
-    /// Creates a source that calls a function, for tests. Each token must be unique, because a
-    /// server treats two holds with one token as one.
+    /// Creates a source that calls a function, for tests. Each token must be unique: a server
+    /// treats two holds with one token as one.
     pub fn from_fn(source: impl Fn() -> Token + Send + Sync + 'static) -> Self {
         Self(Source::Chosen(Arc::new(source)))
     }
@@ -150,7 +150,6 @@ fn present_bits(now: BootInstant) -> u128 {
     BITS.with(|kept| {
         let (random, generation, until) = kept.get();
         // `left` exceeds `PRESENT` only if the clock went back, or the caller uses another clock.
-        // The bits are then replaced.
         let left = until.saturating_since(now);
         if !left.is_zero() && left <= PRESENT {
             return random ^ generation;

@@ -11,10 +11,11 @@ use crate::{BootInstant, Claim, Clock, LockName, Token};
 type Key = (LockName, Token);
 
 /// A registry of claims, for servers that expire only whole sessions (etcd, ZooKeeper). With each
-/// claim, the backend stores `P`: the claim's place on the server, such as its session and node.
+/// claim, the backend stores `P`: its place on the server, such as its session and node.
 ///
-/// The backend must remove [overdue](Self::mark_overdue) claims from the server, because the server
-/// keeps them as long as their session lives. A claim's registered end must never be before its
+/// The backend must remove [overdue](Self::mark_overdue) claims from the server, which keeps them
+/// as long as their session lives. A claim's registered end must never be before its holder's
+/// deadline.
 /// holder's deadline.
 #[derive(Debug)]
 pub struct ClaimRegistry<P> {
@@ -58,9 +59,8 @@ impl<P: Clone> ClaimRegistry<P> {
         }
     }
 
-    /// Adds an overdue claim, which the caller will remove. [`mark_overdue`](Self::mark_overdue)
-    /// never returns this claim. If the claim is already registered, changes nothing and returns
-    /// false.
+    /// Adds an overdue claim, which the caller will remove and [`mark_overdue`](Self::mark_overdue)
+    /// never returns. If the claim is already registered, changes nothing and returns false.
     pub fn enter_overdue(&self, name: &LockName, token: Token, place: P) -> bool {
         match lock(&self.state).places.entry((name.clone(), token)) {
             Entry::Occupied(_) => false,

@@ -6,9 +6,8 @@ use crate::{Event, Events, LockName};
 /// Above this number of clients, [`Clients::attach`] removes those that no longer exist.
 const FEW: usize = 64;
 
-/// The clients of one backend.
-///
-/// No mutex is locked while events are sent, because a receiver may call the backend.
+/// The clients of one backend. No mutex is locked while events are sent, because a receiver may
+/// call the backend.
 #[derive(Debug, Default)]
 pub struct Clients(Mutex<Attached>);
 

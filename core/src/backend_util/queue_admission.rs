@@ -2,8 +2,8 @@
 //! holds the lock.
 //!
 //! The server numbers claims in order of arrival, so an admitted claim stays admitted. A client
-//! with an outdated view of the queue admits its claim too late, never too early. If claims of a
-//! lock and of a semaphore share a queue, they exclude each other.
+//! with an outdated view of the queue admits its claim too late, never too early. Claims of a lock
+//! and of a semaphore in one queue exclude each other.
 //!
 //! # The shared fence of concurrent readers
 //!
@@ -92,8 +92,8 @@ pub fn blockers(before: &[Mode], own: Mode) -> std::ops::Range<usize> {
     }
 }
 
-/// Adds a claim's permits to `taken`. Returns whether the claim is admitted, provided that all
-/// earlier claims are; false for a lock's claim.
+/// Adds a claim's permits to `taken`. Returns whether the claim is admitted if all earlier claims
+/// are; false for a lock's claim.
 fn add_permits(taken: &mut u64, mode: Mode) -> bool {
     let Mode::Permits { count, of } = mode else { return false };
     *taken += u64::from(count);
@@ -116,8 +116,8 @@ impl Reader {
     }
 }
 
-/// Returns the index of the reader whose fence the reader at `own` takes; `None` if it keeps its
-/// own. `readers` are all readers ahead of the first claim of another mode.
+/// Returns the index of the reader whose fence the reader at `own` takes; `None` for its own.
+/// `readers` are all readers ahead of the first claim of another mode.
 pub fn fence_source(readers: &[Reader], own: usize) -> Option<usize> {
     let lowest = (0..readers.len()).min_by_key(|at| readers[*at].fence())?;
     (readers[lowest].fence() < readers[own].fence()).then_some(lowest)

@@ -13,7 +13,7 @@ pub fn not_in_this_build(feature: &str) -> String {
 }
 
 /// Installs ring as the process's crypto provider, if none is installed. Without one, most client
-/// libraries panic in a build with several providers.
+/// libraries panic in a build with several.
 pub fn choose_provider() {
     #[cfg(feature = "tls")]
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -76,10 +76,10 @@ impl Files {
     }
 }
 
-/// Reads the PEM file of a URL's `parameter`. It must contain an item of this `kind`.
+/// Reads the PEM file of a URL's `parameter`, which must contain an item of this `kind`.
 ///
 /// # Errors
-/// A sentence that names the parameter and the cause.
+/// A sentence with the parameter and the cause.
 pub fn pem(parameter: &str, file: &str, kind: &str) -> Result<Vec<u8>, String> {
     let text = std::fs::read(file)
         .map_err(|cause| format!("{parameter}={file} can't be read ({cause})"))?;
@@ -112,7 +112,7 @@ const BY_THE_CLIENT: &[Refusal] = &[
     ),
 ];
 
-/// The server's reasons for a rejection, from specific to general: the first match counts.
+/// The server's reasons for a rejection. The first match counts.
 const BY_THE_SERVER: &[Refusal] = &[
     ("UnknownCA", ErrorKind::Denied, "it does not trust the issuer of the client's certificate"),
     ("ertificate", ErrorKind::Denied, "it refuses the client's certificate"),

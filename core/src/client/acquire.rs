@@ -1,5 +1,5 @@
-//! Attempts to acquire a lock. [`begin`] makes the first attempt without a future, because a large
-//! future would slow down a backend in this process.
+//! Attempts to acquire a lock. [`begin`] makes the first without a future: a large future would
+//! slow down a backend in this process.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -34,8 +34,7 @@ pub(crate) async fn by_tries(
 ) -> Result<Arc<Hold>> {
     let (mut step, mut is_in_doubt) = (Step::Holder, false);
     for left in (0..tries).rev() {
-        // With a zero `pause`, this loop might never yield to the runtime, so this call yields at
-        // times.
+        // This call yields at times: with a zero `pause`, the loop might never yield.
         tokio::task::consume_budget().await;
         let is_local = shared.table().turns.is_taken(&name);
         step = if is_local { Step::LocalTurn } else { Step::Holder };
@@ -60,7 +59,7 @@ pub(crate) async fn by_tries(
     Err(shared.with_context(Error::timed_out(step, &name), &name))
 }
 
-/// The future of an acquire. It returns `None` only if a single attempt found the lock held.
+/// The future of an acquire. `None` only if a single attempt found the lock held.
 pub(crate) enum Acquiring<'a> {
     Done(Option<Acquired>),
     Waiting(Pin<Box<dyn Future<Output = Acquired> + Send + 'a>>),
@@ -292,7 +291,7 @@ async fn go_on(
         }
     };
     let _waiting = shared.count_waiting();
-    // Pin the future here: each move would add a copy to this future's size.
+    // Pin the future here: each move would add a copy to its size.
     let waiting = pin!(waiting(state, options, limit, begun));
     match shared.until_closed(waiting).await {
         Ok(hold) => hold.map(admitted).transpose(),
@@ -326,8 +325,8 @@ async fn waiting(
                 Passed::Turn(mut turn) => {
                     (sent, was_queued) = (shared.clock.now(), true);
                     trouble = shared.table().turns.trouble(&name).cloned();
-                    // Send only a new claim at once: this attempt uses `Wait::No`, at which the
-                    // server may remove a queued claim.
+                    // Send only a new claim at once: at this attempt's `Wait::No`, the server may
+                    // remove a queued claim.
                     let is_new = turn.pending.is_none();
                     let answer = is_new.then(|| ask_at_once(&mut turn, options, sent)).flatten();
                     (turn, answer)
@@ -527,7 +526,7 @@ impl Attempts<'_> {
             let waited = self.sent.saturating_since(self.first_sent);
             return Next::In(poll_after(self.shared, busy, waited));
         }
-        // The registration may have missed a wake-up, so the client retries at once.
+        // The registration may have missed a wake-up.
         let Some(pending) = &turn.pending else { unreachable!("a claim was busy") };
         self.spot = Some(self.shared.waiters.register(&pending.claim.name, pending.claim.token));
         Next::Now
@@ -541,8 +540,7 @@ impl Attempts<'_> {
             return Err(turn.doubted(error));
         }
         let now = shared.clock.now();
-        // A blocking server answers only after the grant or the limit, so its silence isn't a
-        // failure.
+        // A blocking server answers only after the grant or the limit.
         let is_blocked = self.is_blocked();
         let unanswered_since = if is_blocked { now } else { self.sent };
         let since = *self.troubled_since.get_or_insert(unanswered_since);
@@ -569,8 +567,8 @@ impl Attempts<'_> {
         if !ended {
             return Ok(Next::In(shared.spread(self.pause)));
         }
-        // The server never grants this token again, so the next attempt has another token. The
-        // claim may have left a record, such as a ZooKeeper node, so it is released.
+        // The server never grants this token again. The claim may have left a record, such as a
+        // ZooKeeper node, so it is released.
         if let Some(pending) = &mut turn.pending {
             pending.on_server = true;
         }
@@ -579,7 +577,7 @@ impl Attempts<'_> {
     }
 
     /// Releases a late grant, and waits for the release at most until the limit. The next attempt
-    /// needs a new token, because a delayed release ends any hold of the old token.
+    /// needs a new token: a delayed release ends any hold of the old one.
     async fn too_late(&mut self, turn: &mut Turn) {
         self.shared.metrics.grants_too_late.add(1);
         self.shared.metrics.attempts.add(1);
@@ -607,8 +605,8 @@ impl Attempts<'_> {
         }
     }
 
-    /// Returns the grant that an event delivered, if it is still valid. Without it, the next
-    /// request repeats the claim.
+    /// Returns the grant that an event delivered, if still valid. Otherwise the next request
+    /// repeats the claim.
     fn take_handed(&self, turn: &mut Turn) -> Option<Grant> {
         let granted = self.spot.as_ref()?.waiter.take_handed()?;
         let started = granted.start?;

@@ -63,20 +63,18 @@ pub(crate) async fn until<F: Future>(
     }
 }
 
-/// Calls the application's code, such as a log subscriber or waker. Its panic must not end renewals
-/// and releases.
+/// Calls the application's code, such as a log subscriber or waker, whose panic must not end
+/// renewals and releases.
 pub(crate) fn ignore_panic(call: impl FnOnce()) {
     let _ = catch_unwind(AssertUnwindSafe(call));
 }
 
-/// Sends a value to another request. Ignores a panic of that request's waker, because the value has
-/// arrived.
+/// Sends a value to another request. Ignores a panic of its waker, because the value has arrived.
 pub(crate) fn send<T>(sender: oneshot::Sender<T>, value: T) -> std::result::Result<(), T> {
     catch_unwind(AssertUnwindSafe(|| sender.send(value))).unwrap_or(Ok(()))
 }
 
-/// Calls `ask`, and returns a panic as an error. After a panic, the caller may only drop the state
-/// of `ask`.
+/// Calls `ask`, and returns a panic as an error. The caller may then only drop the state of `ask`.
 fn caught<T>(ask: impl FnOnce() -> T) -> Result<T> {
     catch_unwind(AssertUnwindSafe(ask)).map_err(|panic| panicked(&*panic))
 }

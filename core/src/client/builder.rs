@@ -111,8 +111,8 @@ impl Builder {
     ///
     /// A released hold passes to the client's next request for the name without a request to the
     /// server, with a larger fence, if another request of this client was waiting when the hold was
-    /// requested. A hold passes on for at most one TTL. If this client has noticed another client,
-    /// it passes on to at most 8 requests.
+    /// requested. It passes on for at most one TTL, and to at most 8 requests once this client has
+    /// noticed another client.
     ///
     /// - Both requests must be exclusive, renewed, of the same TTL, and without an owner,
     ///   `max_hold`, `at_least` or `once_per`. A campaign's hold isn't passed on.
@@ -131,8 +131,7 @@ impl Builder {
     }
 
     /// Sets the default options for names with this prefix, given without the namespace. For each
-    /// name, only the longest matching prefix counts. [`build`](Self::build) fails with
-    /// [`InvalidConfig`](crate::ErrorKind::InvalidConfig) if an option is out of range.
+    /// name, only the longest matching prefix counts. [`build`](Self::build) checks their ranges.
     pub fn prefix(mut self, prefix: impl Into<String>, options: PrefixOptions) -> Self {
         self.prefixes.insert(prefix.into(), options);
         self
@@ -209,7 +208,7 @@ impl Builder {
 
 fn check(settings: &Settings, label: Option<&str>, profile: &Profile) -> Result<()> {
     check_text("label", label.unwrap_or_default(), Identity::LONGEST_LABEL)?;
-    // The appended `x` permits an empty namespace, and a namespace that ends with a space.
+    // The appended `x` permits an empty namespace, or one that ends with a space.
     LockName::new(format!("{}x", settings.namespace)).map_err(|error| {
         Error::invalid_input("the namespace is not a valid prefix of a name").with_source(error)
     })?;

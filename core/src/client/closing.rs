@@ -55,14 +55,13 @@ impl Shared {
     }
 
     /// Counts a waiting request. Drop the request before the returned value, so that `close` waits
-    /// until the request's release is counted.
+    /// until its release is counted.
     pub(crate) fn count_waiting(&self) -> Waiting<'_> {
         self.waiting.fetch_add(1, Ordering::SeqCst);
         Waiting(self)
     }
 
-    /// Counts and polls a request. A close of the client drops the request, which releases its
-    /// claim.
+    /// Counts and polls a request. A close of the client drops it, which releases its claim.
     pub(crate) async fn unless_closed<T>(
         &self,
         request: impl Future<Output = Result<T>>,
@@ -130,7 +129,7 @@ impl Shared {
     }
 
     /// Polls `future`. Outside a runtime, the client's runtime provides timers and connections.
-    /// After that runtime's end, returns an error, because a timer would panic.
+    /// After its end, returns an error, because a timer would panic.
     pub(crate) async fn inside<T>(&self, future: impl Future<Output = Result<T>>) -> Result<T> {
         let mut future = pin!(future);
         std::future::poll_fn(|cx| {
@@ -142,8 +141,7 @@ impl Shared {
                 let runtime = lock(&self.runtime).clone();
                 let _inside = runtime.enter();
                 let polled = future.as_mut().poll(cx);
-                // If the runtime ended during the poll, it may never wake this task, which
-                // therefore fails.
+                // If the runtime ended during the poll, it may never wake this task.
                 if polled.is_ready() || !has_ended() {
                     return polled;
                 }
@@ -171,8 +169,8 @@ impl Shared {
             }
         });
         let _unpark = Unpark(sleeper.thread().clone());
-        // The thread drops `slept` at its end, which ends this wait. If this future is dropped
-        // earlier, it drops `sleeping` before `_unpark`, so the thread wakes and ends.
+        // The thread's end drops `slept`, which ends this wait. If this future is dropped earlier,
+        // it drops `sleeping` before `_unpark`, so the thread wakes and ends.
         let _ = sleeping.await;
     }
 
@@ -192,7 +190,7 @@ impl Shared {
             reschedule_all(self, self.clock.now());
             self.start_tasks(&here);
         }
-        // A runtime that is shutting down drops the new task at once, and so sets `renewer_ended`
+        // A runtime that is shutting down drops the new task at once, which sets `renewer_ended`
         // again.
         match self.renewer_ended.load(Ordering::Acquire) {
             true => Err(no_runtime()),

@@ -51,8 +51,8 @@ impl Election {
     /// wait limit, and polls `work` while this client leads. When `work` completes, resigns and returns
     /// the output.
     ///
-    /// After a loss, drops `work`, campaigns again and calls `work` again. If the hold is lost during
-    /// the last poll of `work`, its output is dropped too. After a
+    /// After a loss, drops `work`, also its output if the loss came during the last poll, and
+    /// campaigns and calls `work` again. After a
     /// [transient](Error::is_transient) error, campaigns again.
     ///
     /// The client checks the clock before each poll. So it drops `work` before the deadline if the
@@ -127,8 +127,8 @@ impl Election {
         }))
     }
 
-    /// Observes the leader by polling: by default every second, or more often if the profile's slow
-    /// poll is shorter.
+    /// Observes the leader by polling every second, or more often if the profile's slow poll is
+    /// shorter.
     pub fn observe(&self) -> Observer {
         let each = self.locks.profile().slow_poll.min(Duration::from_secs(1));
         let (next_look, looking) = (BootInstant::from_nanos(0), JoinSet::new());

@@ -75,8 +75,8 @@ macro_rules! common {
                 self.0.hold().deadline()
             }
 
-            /// Checks by the clock that the lock is held. Call it before each step of the work. The
-            /// check takes tens of nanoseconds, and is exact even after a pause of the process.
+            /// Checks by the clock that the lock is held. Call it before each step of the work. It
+            /// takes tens of nanoseconds, and is exact even after a pause of the process.
             ///
             /// # Errors
             /// [`Lost`](crate::ErrorKind::Lost), on this and every later call.

@@ -5,8 +5,7 @@ use tokio::runtime::Handle;
 
 use crate::DistributedLock;
 
-/// A backend that is dropped inside the client's runtime, because closing connections may need a
-/// runtime.
+/// A backend that is dropped inside the client's runtime, which closing connections may need.
 pub(crate) struct InRuntime {
     backend: Option<Arc<dyn DistributedLock>>,
     pub(super) runtime: Handle,

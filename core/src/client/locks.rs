@@ -184,8 +184,8 @@ impl Locks {
         shared.inside(breaking).await.map_err(|error| shared.with_context(error, &name))
     }
 
-    /// Removes a batch of records of holds that ended at least `idle` ago. Repeat the call while
-    /// there is [`more`](SweepReport::more).
+    /// Removes a batch of records of holds that ended at least `idle` ago. Repeat while there is
+    /// [`more`](SweepReport::more).
     ///
     /// # Errors
     /// [`Unsupported`](crate::ErrorKind::Unsupported), and server and connection errors.

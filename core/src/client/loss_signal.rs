@@ -38,8 +38,8 @@ impl Signal {
         std::iter::once(&self.first).chain(&self.others)
     }
 
-    /// Returns the state at this instant, including a loss that isn't reported yet. Of several
-    /// holds, returns the worst state: lost, then released, at risk, held.
+    /// Returns the state at this instant, including an unreported loss. Of several holds, returns
+    /// the worst state: lost, then released, at risk, held.
     pub fn state(&self) -> HoldState {
         let states = self.all().map(One::state);
         states.max_by_key(|state| state.severity()).unwrap_or(HoldState::Held)
@@ -67,8 +67,8 @@ impl Signal {
         self.state()
     }
 
-    /// Waits for a change since the last call: a renewal, a risk or the end. Several changes may be
-    /// reported as one. Returns at once after the end.
+    /// Waits for a change since the last call: a renewal, a risk or the end. May report several
+    /// changes as one. Returns at once after the end.
     ///
     /// # Cancel safety
     /// May be dropped and called again. No change is missed.
@@ -84,7 +84,6 @@ impl Signal {
 
 impl One {
     fn new(hold: &Arc<Hold>) -> Self {
-        // Enables the hold's notifications.
         let _ = hold.changed();
         Self { turn: hold.turn_number(), seen: hold.version(), hold: Arc::clone(hold) }
     }
@@ -114,8 +113,7 @@ impl One {
         loop {
             let mut changed = pin!(self.hold.changed().notified());
             changed.as_mut().enable();
-            // The version is read before the state, so that the next call reports a change between
-            // the two.
+            // The version is read first, so that the next call reports a change between the two.
             let version = self.hold.version();
             let state = self.state();
             if is_over(state, version) {

@@ -28,7 +28,7 @@ pub(crate) struct Metrics {
     pub(crate) reentered: Counter,
     pub(crate) waited: Counter,
     pub(crate) timed_out: Counter,
-    /// Acquire requests without a valid grant. [`Totals::acquired`] counts those with one.
+    /// Acquire requests without a valid grant.
     pub(crate) attempts: Counter,
     pub(crate) attempts_failed: Counter,
     pub(crate) grants_too_late: Counter,
@@ -57,9 +57,9 @@ pub(crate) struct Totals {
 pub struct MetricsSnapshot {
     /// Granted holds, including those that were handed over.
     pub acquired: u64,
-    /// Holds that a request got from an earlier request of this client, without the server.
+    /// Holds that a request got from an earlier one of this client, without the server.
     pub handed_over: u64,
-    /// Fences reserved by holds that could be handed over. Each holder uses one.
+    /// Fences reserved by holds that could be handed over.
     pub fences_reserved: u64,
     /// Recalled holds.
     pub recalled: u64,

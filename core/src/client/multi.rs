@@ -69,7 +69,7 @@ struct Options {
 
 impl MultiRequest {
     /// Adds names that the client `locks` acquires. If several clients have the same kind of
-    /// backend, all programs must add these clients in the same order. Otherwise two requests may
+    /// backend, all programs must add these clients in the same order, or two requests may
     /// deadlock.
     pub fn and(mut self, locks: &Locks, names: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         for name in names {
@@ -148,7 +148,6 @@ impl MultiRequest {
     }
 
     /// Tries each name once. If a lock isn't free, releases the acquired locks and returns `None`.
-    ///
     /// Errors and cancel safety are those of [`acquire`](Self::acquire), without timeouts.
     pub async fn try_acquire(self) -> Result<Option<MultiGuard>> {
         let parts = self.in_order()?;
@@ -196,7 +195,6 @@ impl MultiRequest {
         let mut as_given: Vec<usize> = (0..held.len()).collect();
         as_given.sort_unstable_by_key(|at| parts[*at].place);
         let guard = MultiGuard { guards: held, as_given };
-        // This renewal makes all fixed holds end together.
         let renewed = match self.options.is_fixed && has_waited {
             true => guard.renew().await,
             false => guard.check(),
@@ -348,8 +346,8 @@ impl Part {
         }
     }
 
-    /// Polls whether this name is an alias of a held lock. Returns only if it is, or if the server
-    /// rejects the query.
+    /// Polls whether this name is an alias of a held lock. Returns only an alias, or the server's
+    /// rejection of the query.
     async fn one_of(&self, held: &[Guard]) -> Error {
         let shared = self.locks.shared();
         let each = shared.backend.profile().slow_poll.min(LONGEST_PAUSE);
@@ -388,7 +386,6 @@ impl Part {
 }
 
 async fn give_back(held: Vec<Guard>) {
-    // The guards of closed clients are dropped, which releases the locks without a wait for the
-    // server.
+    // Dropping a closed client's guard releases the lock without a wait for the server.
     let _ = release(held.into_iter().filter(|guard| !guard.client().is_closed())).await;
 }

@@ -87,7 +87,7 @@ impl MultiGuard {
     /// As [`Guard::renew`], for a hold that fails. The others are still renewed.
     ///
     /// # Cancel safety
-    /// May be dropped. Some holds may then be renewed, and others not.
+    /// May be dropped. Some holds may then be renewed.
     pub async fn renew(&self) -> Result<()> {
         renew(&self.guards).await
     }
@@ -124,7 +124,7 @@ pub(super) async fn release(guards: impl DoubleEndedIterator<Item = Guard>) -> R
     all(guards.rev().map(Guard::release)).await
 }
 
-/// Polls all futures until their end. Returns the first error in the order of the futures.
+/// Polls all futures to their end. Returns the first error, in their order.
 async fn all(futures: impl Iterator<Item = impl Future<Output = Result<()>>>) -> Result<()> {
     let mut all: Vec<_> = futures.map(|future| (Box::pin(future), None)).collect();
     std::future::poll_fn(|cx| {

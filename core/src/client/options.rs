@@ -41,7 +41,7 @@ pub struct PrefixOptions {
 }
 
 impl PrefixOptions {
-    /// Returns the options of the longest prefix of `name`. Without one, no option is set.
+    /// Returns the options of the longest prefix of `name`; without one, none is set.
     pub fn find(prefixes: &BTreeMap<String, Self>, name: &str) -> Self {
         longest(prefixes, name).copied().unwrap_or_default()
     }
@@ -91,11 +91,10 @@ pub(crate) struct Options {
     #[cfg(feature = "metrics")]
     pub(super) group: &'static str,
     pub(super) wait: Option<Duration>,
-    // Boxed, because the compiler moves a larger request by calls of `memcpy`.
+    // Boxed: the compiler moves a larger request by calls of `memcpy`.
     pub(super) retry: Option<Box<(u32, Duration)>>,
 }
 
-/// The times of a hold that a request sets.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct HoldTimes {
     pub(crate) max_hold: Option<Duration>,
@@ -149,7 +148,6 @@ impl Options {
         if self.hold_times.is_none() { self.keep_warm } else { None }
     }
 
-    /// Returns the default options for `name`, which lacks the client's namespace.
     #[inline(always)]
     pub(super) fn new(shared: &Shared, name: &str, mode: Mode) -> Self {
         let Settings { defaults, prefixes, .. } = &shared.settings;

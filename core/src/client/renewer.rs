@@ -28,8 +28,8 @@ impl Drop for EndOfRenewer {
     }
 }
 
-/// Returns the renewal task. It runs until no [`Locks`](crate::Locks), request, hold or job keeps
-/// the client alive.
+/// Returns the renewal task. It runs until no [`Locks`](crate::Locks), request, hold or job is
+/// left.
 pub(crate) fn renewer(shared: &Arc<Shared>) -> impl Future<Output = ()> + Send + 'static {
     let going = EndOfRenewer(Arc::downgrade(shared));
     let (roused, clock) = (Arc::clone(&shared.renewer), shared.clock.clone());
@@ -105,8 +105,7 @@ fn attend(shared: &Arc<Shared>, now: BootInstant, due: &mut Vec<Arc<Hold>>) {
         look_again.push((hold, due.next));
     }
     shared.table().holds.reschedule(look_again.iter().map(|(hold, next)| (hold, *next)));
-    // The shortest time limit applies to the whole batch, so a batch needs holds with similar
-    // limits.
+    // The shortest time limit applies to the whole batch, so its holds need similar limits.
     renew.sort_by_key(|(patience, _)| *patience);
     let size = shared.backend.profile().renew_batch.max(1);
     let mut renew = renew.as_slice();
@@ -208,8 +207,7 @@ pub(crate) fn note_renewal(
             let left = hold.lost_at().saturating_since(now);
             let pause = (hold.claim.ttl / 20).min(left / 4).clamp(TRY_AGAIN.0, TRY_AGAIN.1);
             hold.renew_again_at(now + pause);
-            // The renewal task checks the hold now, because a risk or loss may be due before the
-            // retry.
+            // The renewal task checks the hold now: a risk or loss may be due before the retry.
             now
         }
     }

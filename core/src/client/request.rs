@@ -78,17 +78,17 @@ impl<H: Held> Request<H> {
     ///   `at_least` or `once_per`.
     ///
     /// # Errors
-    /// The request fails with [`Unsupported`](crate::ErrorKind::Unsupported) without `recalls` in
-    /// the profile, and with [`InvalidInput`](crate::ErrorKind::InvalidInput) for a zero `time`.
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) without `recalls` in the profile;
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a zero `time`.
     pub fn keep_warm(mut self, time: Duration) -> Self {
         self.options.keep_warm = Some(time);
         self
     }
 
-    /// Keeps the lock held for at least `time` after its grant. Then a short job doesn't run again on
-    /// a machine whose clock is late. A [`release`](Held::release) or a drop of the guard doesn't wait
-    /// for this time: the client renews the hold for the rest of it, and the server then frees the
-    /// lock, even if this process has ended.
+    /// Keeps the lock held for at least `time` after its grant, so that a short job doesn't run
+    /// again on a machine whose clock is late. A [`release`](Held::release) or a drop of the guard
+    /// doesn't wait for this time: the client renews the hold for the rest of it, and the server
+    /// then frees the lock, even if this process has ended.
     ///
     /// - The hold isn't handed over or kept warm.
     /// - After an unanswered request, or if the process ends without a release, the hold may end one
@@ -97,10 +97,9 @@ impl<H: Held> Request<H> {
     ///   later.
     ///
     /// # Errors
-    /// The request fails with [`Unsupported`](crate::ErrorKind::Unsupported) without
-    /// `keeps_after_release` in the profile, and with
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a `time` that isn't a valid TTL, or for
-    /// a shared lock or a semaphore.
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) without `keeps_after_release` in the profile;
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a shared lock, a semaphore, or a `time`
+    /// that isn't a valid TTL.
     pub fn at_least(mut self, time: Duration) -> Self {
         self.options.hold_times_mut().at_least = Some(time);
         self
@@ -115,9 +114,8 @@ impl<H: Held> Request<H> {
         self
     }
 
-    /// Limits how long [`acquire`](Request::acquire) waits.
-    ///
-    /// With zero, the client tries once and waits for the answer.
+    /// Limits how long [`acquire`](Request::acquire) waits. With zero, the client tries once and
+    /// waits for the answer.
     pub fn wait_for(mut self, limit: Duration) -> Self {
         self.options.wait = Some(limit);
         self
@@ -148,8 +146,8 @@ impl<H: Held> Request<H> {
         self
     }
 
-    /// Sets the value of the label `group` of this request's metrics. Without it, the label is
-    /// empty. Use few groups, such as `orders`, not names of locks: each group is a time series.
+    /// Sets the label `group` of this request's metrics, which is empty by default. Use few groups,
+    /// such as `orders`, not names of locks: each group is a time series.
     #[cfg(feature = "metrics")]
     pub fn group(mut self, group: &'static str) -> Self {
         self.options.group = group;
@@ -178,7 +176,7 @@ impl<H: Held> Request<H> {
     /// released in the background.
     pub async fn acquire(self) -> Result<H> {
         let (shared, options) = (self.shared, &self.options);
-        // This call yields at times, because requests that never wait would starve other tasks.
+        // This call yields at times: requests that never wait would starve other tasks.
         tokio::task::consume_budget().await;
         let name = checked(&shared, self.name, options)?;
         #[cfg(feature = "metrics")]
@@ -213,8 +211,7 @@ impl<H: Held> Request<H> {
     /// unanswered.
     ///
     /// # Cancel safety
-    /// May be dropped. A claim that may be on the server passes to the next local request, or is
-    /// released in the background.
+    /// As [`acquire`](Request::acquire).
     pub async fn try_acquire(self) -> Result<Option<H>> {
         let (shared, options) = (self.shared, &self.options);
         tokio::task::consume_budget().await;

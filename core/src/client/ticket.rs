@@ -119,8 +119,8 @@ pub(super) async fn resume(shared: Arc<Shared>, ticket: &Ticket) -> Result<Arc<H
     let begun = shared.clock.now();
     let give_up_at = begun + options.ttl;
     let mut pause = TRY_AGAIN.0;
-    // False if a newer hold may have the ticket's token (see `Ticket::is_open`): a swap would take
-    // that hold.
+    // False if a newer hold may have the ticket's token (see `Ticket::is_open`), which a swap would
+    // take.
     let mut is_the_same = !ticket.is_open;
     loop {
         let sent = shared.clock.now();

@@ -46,16 +46,15 @@ impl Waiters {
     }
 
     pub(crate) fn wake(&self, name: &LockName) {
-        // Wakers must not run under the mutex: they may drop a waiting request, which locks the
-        // mutex.
+        // Wakers must not run under the mutex: they may drop a waiting request, which locks it.
         let waiters = lock(&self.registered).by_name.get(name).cloned();
         for waiter in waiters.into_iter().flatten() {
             ignore_panic(|| waiter.wake.notify_one());
         }
     }
 
-    /// Passes a grant to its waiter. Without a waiter, the client is already releasing the claim,
-    /// which ends the hold.
+    /// Passes a grant to its waiter. Without one, the client is already releasing the claim, which
+    /// ends the hold.
     pub(crate) fn hand(&self, token: Token, granted: Granted) {
         let waiter = lock(&self.registered).by_token.get(&token).cloned();
         if let Some(waiter) = waiter {

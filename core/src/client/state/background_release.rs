@@ -36,7 +36,7 @@ impl Job {
     }
 
     /// Passes the turn to the next local request, although the release is unanswered. If the server
-    /// stays silent, that request fails at its own limit. Exclusion is safe, because the server
+    /// stays silent, that request fails at its own limit. Exclusion is safe: the server
     /// distinguishes claims by token.
     fn pass_turn(&mut self, since: BootInstant, error: &Error) {
         if std::mem::take(&mut self.has_turn) {
@@ -88,8 +88,8 @@ impl Job {
         }
     }
 
-    /// A last renewal is repeated before an unanswered one could end the hold, which it may set to one
-    /// TTL. The release follows at the end of the kept time.
+    /// An unanswered renewal may set the hold to one TTL, so a last renewal is repeated before that
+    /// time. The release follows at the end of the kept time.
     fn next_try(&self, now: BootInstant, pause: Duration) -> BootInstant {
         match self.retain_until {
             Some(until) if now < until => (now + pause.min(self.claim.ttl / 4)).min(until),
@@ -127,7 +127,7 @@ impl Drop for Job {
 }
 
 /// Before `retain_until`, renews the hold for the remaining time, so that it expires then on the
-/// server. Otherwise, releases it.
+/// server. Later, releases it.
 pub(crate) async fn release_or_retain(
     shared: &Shared,
     claim: &Claim,

@@ -6,8 +6,7 @@ use crate::{Event, Token};
 use super::{HoldEvents, Shared};
 
 impl Shared {
-    /// Handles a backend's event. Any thread may call this method, so it only records the event and
-    /// notifies waiting tasks.
+    /// Records a backend's event and notifies waiting tasks. Any thread may call this method.
     pub(crate) fn on_event(&self, event: Event) {
         match event {
             Event::Wake(name) => self.waiters.wake(&name),
@@ -32,8 +31,8 @@ impl Shared {
         }
     }
 
-    /// Handles all events in one pass over the holds, because a session's end may end many holds.
-    /// Each check of a hold calls this method, so that a late or ended renewal task hides no loss.
+    /// Handles all events in one pass over the holds, because a session's end may end many. Each
+    /// check of a hold calls this method, so that a late or ended renewal task hides no loss.
     #[inline]
     pub(crate) fn take_hold_events(&self) {
         if self.has_hold_events.load(Ordering::Acquire) {

@@ -1,7 +1,7 @@
 //! Hands a hold over to the client's next request for the name, without a request to the server.
 //!
-//! Each local turn has its own fence, out of the block that the hold's claim reserved. All turns
-//! have the hold's token and deadline.
+//! Each local turn has its own fence, out of the block that the hold's claim reserved, and the
+//! hold's token and deadline.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,17 +17,15 @@ use super::{Entered, Hold, Passed, Queued, Settings, Shared, Taken, Turns};
 /// The most turns of a hold once its client has noticed another client.
 pub(crate) const TURNS_IF_CONTENDED: u32 = 8;
 
-/// How many fences a claim reserves for each request in the local queue. A request that is repeated
-/// in a loop needs several.
+/// How many fences a claim reserves per request in the local queue. A request that is repeated in a
+/// loop needs several.
 const FENCES_PER_REQUEST: u32 = 8;
 
-/// The state of a hold with several fences.
 pub(super) struct HandOver {
-    /// The number of fences that the server reserved, of which each turn uses one.
+    /// The number of fences that the server reserved; each turn uses one.
     fences: u32,
     /// The number of the present turn, from 0.
     turn: AtomicU32,
-    /// True if another client was noticed.
     is_contended: AtomicBool,
     is_taken: AtomicBool,
     /// In nanoseconds: how long the hold is kept warm, or 0.
@@ -54,7 +52,6 @@ impl HandOver {
 }
 
 impl Hold {
-    /// Returns the fence of the present turn.
     pub(crate) fn fence(&self) -> Fence {
         Fence::new(self.first_fence.get() + u64::from(self.turn_number()))
     }
@@ -78,7 +75,7 @@ impl Hold {
         self.hand_over.as_ref().is_some_and(|it| it.is_contended.load(Ordering::SeqCst))
     }
 
-    /// Returns whether the hold may get another turn, which needs a fence of its own.
+    /// Returns whether the hold may get another turn, which needs its own fence.
     fn may_be_handed_over(&self, now: BootInstant) -> bool {
         let Some(it) = &self.hand_over else { return false };
         let next = self.turn_number() + 1;
@@ -101,13 +98,12 @@ impl Hold {
             && self.state_at(now) == HoldState::Held
     }
 
-    /// Returns whether the server has answered the last request about the hold.
     fn is_answered(&self) -> bool {
         self.release_mode == ReleaseMode::Plain && !self.renewal_failed.load(Ordering::Acquire)
     }
 
     /// Begins the next turn, which ends the present one. Returns false if another thread has lost
-    /// the hold since the last look: the present turn's signals may have reported it.
+    /// the hold since: the present turn's signals may have reported it.
     pub(super) fn begin_turn(&self, now: BootInstant) -> bool {
         {
             let _changes = lock(&self.term_changes);
@@ -123,7 +119,7 @@ impl Hold {
         true
     }
 
-    /// Marks the hold as sent to a request, or as taken by it. Until then it isn't renewed, because
+    /// Marks the hold as sent to a request, or as taken by it. A sent hold isn't renewed, because
     /// the request may never be polled.
     pub(crate) fn set_taken(&self, is_taken: bool) {
         if let Some(it) = &self.hand_over {
@@ -137,7 +133,7 @@ impl Hold {
 }
 
 impl Options {
-    /// Returns whether a hold may be handed over from or to this exclusive request.
+    /// Returns whether this exclusive request may hand a hold over, or get one.
     pub(super) fn may_hand_over(&self) -> bool {
         self.renewal_mode == RenewalMode::Auto
             && self.owner.is_none()
@@ -159,7 +155,7 @@ impl Queued {
 }
 
 impl Turns {
-    /// Takes the first request out of the queue if the hold of `claim` may be handed over to it.
+    /// Takes the first queued request if the hold of `claim` may be handed over to it.
     fn next_holder(&mut self, claim: &Claim) -> Option<Queued> {
         let taken = self.taken.get_mut(&claim.name)?;
         taken.pop_if(|next| next.wanted.may_hand_over() && next.wanted.takes_over(claim))
@@ -178,8 +174,8 @@ impl Turns {
 }
 
 impl Shared {
-    /// Ends the turn of the hold's guard, and hands the hold over to the next local request, or
-    /// keeps it warm. Returns false if the hold must be released.
+    /// Ends the turn of the hold's guard, and hands the hold over or keeps it warm. Returns false
+    /// if the hold must be released.
     #[inline]
     pub(crate) fn hand_over(hold: &Arc<Hold>, now: BootInstant) -> bool {
         hold.hand_over.is_some() && Self::pass_hold(hold, now)

@@ -87,7 +87,6 @@ impl Hold {
     ) -> Self {
         let fences = pending.claim.fences.min(grant.fences);
         let Claim { name, ttl, .. } = &pending.claim;
-        // With the next claim, this client then joins the other clients' queue.
         if grant.waiters {
             shared.note_busy(name);
         }
@@ -132,7 +131,7 @@ impl Hold {
         let lost_at = term.lost_at.min(self.max_hold_end());
         let margin = term.deadline.saturating_since(term.lost_at);
         let deadline = term.deadline.min(lost_at + margin);
-        // The token's random first byte spreads the renewals of holds that were granted together.
+        // The token's random first byte spreads the renewals of holds granted together.
         let window = term.at_risk_at.as_nanos().saturating_sub(term.renew_at.as_nanos()) / 8;
         let early = window / 255 * u64::from(self.claim.token.as_bytes()[0]);
         self.renew_at.store(term.renew_at.as_nanos() - early, Ordering::Release);
@@ -186,7 +185,7 @@ impl Hold {
     }
 
     /// Returns whether the hold is valid. Unlike [`state_at`](Self::state_at), never locks the
-    /// table or reports a loss, so the table may be locked.
+    /// table or reports a loss.
     pub(crate) fn looks_live(&self, now: BootInstant) -> bool {
         decode(self.phase.load(Ordering::SeqCst)).is_live() && now < self.lost_at()
     }
@@ -245,8 +244,8 @@ impl Hold {
         lost
     }
 
-    /// Extends the hold, but never shortens it. A hold that had expired by `now`, or was reported
-    /// lost, stays lost.
+    /// Extends the hold, never shortens it. A hold that had expired by `now`, or was reported lost,
+    /// stays lost.
     pub(crate) fn confirm(&self, term: Term, now: BootInstant) {
         let _changes = lock(&self.term_changes);
         if !decode(self.phase.load(Ordering::SeqCst)).is_live() {

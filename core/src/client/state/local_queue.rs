@@ -1,6 +1,6 @@
-//! Each client has one queue of exclusive requests per name, in order of arrival. Only the first
+//! The queue of a client's exclusive requests for one name, in order of arrival. Only the first
 //! request has the turn, and may send requests about the name. The turn ends when the hold has
-//! ended on the server, or when the first background attempt to release the hold has failed.
+//! ended on the server, or after the first failed background attempt to release it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -44,8 +44,7 @@ impl Entered {
         Self(Some(Arc::clone(hold)))
     }
 
-    /// Returns the hold, unless it is at risk or lost because the request wasn't polled. Otherwise
-    /// the hold is released.
+    /// Returns the hold. Releases it if it is at risk or lost because the request wasn't polled.
     pub(crate) fn into_sound_hold(self, now: BootInstant) -> Option<Arc<Hold>> {
         let hold = self.0.as_ref().filter(|hold| hold.state_at(now) == HoldState::Held)?;
         // If a renewal is due already, the next check, within a twentieth of the TTL, starts it.
@@ -91,8 +90,8 @@ impl Turn {
         Self { shared: Some(shared), taken: false, fences: 1, name: Some(name), pending: None }
     }
 
-    /// Takes the turn of a hold that is about to be released. Returns `None` if a background release
-    /// has taken it.
+    /// Takes the turn of a hold that is about to be released. Returns `None` if a background
+    /// release has it.
     pub(crate) fn taken_from(hold: &Hold, name: &LockName) -> Option<Self> {
         let has_turn = {
             let _table = hold.shared.table();
@@ -256,8 +255,8 @@ impl Turns {
         }
     }
 
-    /// Records a granted hold. Returns the answers to the queued requests of the hold's owner: each
-    /// request shares the hold or is refused.
+    /// Records a granted hold. Returns the answers to its owner's queued requests: each shares the
+    /// hold or is refused.
     pub(crate) fn granted(&mut self, hold: &Arc<Hold>) -> Vec<(oneshot::Sender<Passed>, Passed)> {
         let Some(owner) = &hold.owner else { return Vec::new() };
         if hold.claim.mode != Mode::Exclusive {
@@ -298,9 +297,8 @@ impl Turns {
         last
     }
 
-    /// Gives the turn to the next queued request, and returns that request. Returns `None` if no
-    /// request waits, or if the next one can't take over the `pending` claim, which then keeps the
-    /// turn.
+    /// Gives the turn to the next queued request, and returns it. Returns `None` if no request
+    /// waits, or if the next one can't take over the `pending` claim, which then keeps the turn.
     pub(crate) fn next(
         &mut self,
         name: &LockName,
@@ -393,8 +391,8 @@ impl Shared {
             match send(queued.sender, Passed::Turn(turn)) {
                 Ok(()) => return,
                 Err(Passed::Turn(mut turn)) => {
-                    // If `turn.shared` were set, the drop of `turn` would pass the turn on
-                    // recursively, maybe thousands of calls deep.
+                    // If `turn.shared` were set, the drop of `turn` would recurse, maybe thousands
+                    // of calls deep.
                     turn.shared = None;
                     pending = turn.pending.take();
                 }
@@ -449,8 +447,8 @@ impl Options {
             && self.renewal_mode == claim.renewal_mode
     }
 
-    /// Checks that the request can share the owner's hold. If not, the request fails, because
-    /// waiting would make the owner wait for itself.
+    /// Checks that the request can share the owner's hold. If not, it fails: waiting would make the
+    /// owner wait for itself.
     fn fits(&self, hold: &Hold, now: BootInstant) -> Result<()> {
         let renewed =
             self.renewal_mode == RenewalMode::Off && hold.claim.renewal_mode != RenewalMode::Off;

@@ -76,7 +76,6 @@ pub(crate) struct Shared {
     pub(crate) runtime: Mutex<Handle>,
 }
 
-/// A backend's events about one hold.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct HoldEvents {
     at_risk: bool,
@@ -159,16 +158,15 @@ pub(crate) enum Passed {
     Refused(Error),
 }
 
-/// A request's share of its owner's hold, or a hold that was handed over to the request, until a
-/// guard takes it. Dropping the last share or guard gives the hold back.
+/// A request's share of its owner's hold, or of a hold handed over to it, until a guard takes it.
+/// Dropping the last share or guard gives the hold back.
 pub(crate) struct Entered(Option<Arc<Hold>>);
 
-/// The turn of a local request, or a placeholder if the request needs no turn. When a turn is
-/// dropped, the next local request inherits the turn's claim, or the claim is released.
+/// The turn of a local request, or a placeholder if the request needs none. When a turn is dropped,
+/// the next local request inherits its claim, or the claim is released.
 pub(crate) struct Turn {
     shared: Option<Arc<Shared>>,
     taken: bool,
-    /// The number of fences that a new claim reserves.
     fences: u32,
     name: Option<LockName>,
     pub(crate) pending: Option<Pending>,

@@ -1,5 +1,5 @@
 //! All live holds: a slab of slots, and a heap of due instants. Rescheduling or removing a hold
-//! increments its slot's generation, which makes its old heap entry stale.
+//! increments its slot's generation, which makes its heap entry stale.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -95,8 +95,7 @@ impl Registry {
                 break;
             }
             self.due.pop();
-            // Rescheduling will count a live hold's entry as stale, so `stale` is decremented in
-            // advance.
+            // Rescheduling will count a live hold's entry as stale.
             self.stale = self.stale.saturating_sub(1);
             if let Some(hold) = hold {
                 until = until.max(now + hold.renew_slack());

@@ -128,7 +128,7 @@ impl Releasing {
 impl Drop for Releasing {
     fn drop(&mut self) {
         if let Some(hold) = self.hold.take() {
-            // The job has taken the turn, so `let_go` passes no turn on.
+            // The job has taken the turn, so `let_go` passes none on.
             Shared::in_background(Job::release(Arc::clone(&hold), self.retention));
             Shared::let_go(&hold, self.ended);
         }

@@ -47,7 +47,7 @@ impl Shared {
         }
     }
 
-    /// Queues a job for the renewal task. May be called outside a runtime.
+    /// Queues a job for the renewal task, even outside a runtime.
     pub(crate) fn in_background(job: Job) {
         let shared = Arc::clone(&job.shared);
         shared.background_jobs.fetch_add(1, Ordering::SeqCst);
@@ -61,8 +61,7 @@ impl Shared {
         shared.renewer.notify_one();
     }
 
-    /// Drops the queued jobs, which would keep the client alive. Unreleased holds expire on the
-    /// server.
+    /// Drops the queued jobs, which would keep the client alive. Unreleased holds expire.
     pub(crate) fn renewer_has_ended(&self) {
         let jobs = {
             let mut jobs = lock(&self.jobs);
@@ -97,7 +96,7 @@ impl Shared {
     pub(crate) fn releasing(&self) -> u64 {
         let totals = self.table().holds.totals();
         // A release that moves to the background enters `background_jobs` before it leaves the
-        // other counters. So `background_jobs` must be read last.
+        // other counters, so read `background_jobs` last.
         let in_place = self.ended_and_registered(totals) + self.ended_lost.load(Ordering::SeqCst);
         in_place + self.background_jobs.load(Ordering::SeqCst)
     }
@@ -136,7 +135,7 @@ impl Shared {
         }
     }
 
-    /// Returns whether a release ends with its first answer. Otherwise an unanswered acquire may
+    /// Returns whether a release ends with its first answer. If not, an unanswered acquire may
     /// still be granted, so the release is repeated.
     pub(crate) fn one_answer_reconciles(&self, release_mode: ReleaseMode) -> bool {
         release_mode == ReleaseMode::Plain || self.backend.profile().tombstones

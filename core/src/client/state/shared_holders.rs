@@ -1,5 +1,4 @@
-//! The shared holds with an owner. Reentrant requests find them here, because shared requests skip
-//! the local queue.
+//! The shared holds with an owner, for reentrant requests: shared requests skip the local queue.
 
 use std::sync::Arc;
 

@@ -9,7 +9,7 @@ use crate::{Mode, Reason, Token};
 
 use super::{Hold, HoldEvents, Shared, Table};
 
-/// Early losses and recalls need limits, because those of ended and foreign holds stay listed.
+/// Early losses and recalls need limits: those of ended and foreign holds stay listed.
 const MOST_EARLY_LOSSES: usize = 1024;
 const MOST_EARLY_RECALLS: usize = 64;
 
@@ -45,7 +45,7 @@ impl Table {
 
 impl Shared {
     /// While the table is locked, never drop a hold, notify or send: each may call this client, and
-    /// so deadlock.
+    /// deadlock.
     pub(crate) fn table(&self) -> MutexGuard<'_, Table> {
         lock(&self.table)
     }
@@ -67,8 +67,7 @@ impl Shared {
             shared.renewer.notify_one();
         }
         for (sender, passed) in joined {
-            // If the receiver is gone, `send` returns the hold's share, which is given up when
-            // dropped.
+            // If the receiver is gone, the drop of the returned share gives the hold back.
             let _ = send(sender, passed);
         }
         if hold.owner.is_some() && hold.claim.mode != Mode::Exclusive {

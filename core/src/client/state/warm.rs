@@ -37,8 +37,8 @@ impl Hold {
         (until > 0).then(|| BootInstant::from_nanos(until))
     }
 
-    /// A hold has a time only while it is in the map of warm holds, or just left it. Otherwise, each
-    /// check would find that its time is over, and the renewal task would check it again at once.
+    /// A hold has a time only while it is in the map of warm holds, or just left it. Otherwise,
+    /// each check would find its time over, and the renewal task would repeat the check at once.
     fn set_warm_until(&self, until: Option<BootInstant>) {
         if let Some(it) = &self.hand_over {
             it.warm_until.store(until.map_or(0, BootInstant::as_nanos), Ordering::SeqCst);

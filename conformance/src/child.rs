@@ -49,9 +49,8 @@ pub(crate) enum What {
     Wait,
 }
 
-/// Performs the job of a child process. Returns `None` if this process isn't a child.
-///
-/// Call this function first in `main`, outside a runtime. `connect` receives the factory's URL.
+/// Performs the job of a child process. Returns `None` in another process. Call it first in `main`,
+/// outside a runtime. `connect` receives the factory's URL.
 pub fn main<F, B>(connect: impl Fn(String) -> F) -> Option<ExitCode>
 where
     F: Future<Output = Result<B>>,
@@ -59,7 +58,7 @@ where
 {
     let job = std::env::var(JOB).ok()?;
     let address = std::env::var(ADDRESS).unwrap_or_default();
-    // When the parent ends, stdin is closed, and the child exits.
+    // Stdin is closed when the parent ends, and the child exits.
     let (cue, mut cues) = mpsc::unbounded_channel();
     std::thread::spawn(move || {
         for _ in std::io::stdin().lines().map_while(std::result::Result::ok) {

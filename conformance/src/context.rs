@@ -28,7 +28,6 @@ pub(crate) struct Context {
     pub(crate) backend: Arc<dyn DistributedLock>,
     pub(crate) factory: Arc<Factory>,
     connect: Connect,
-    /// The prefix of the case's names.
     pub(crate) root: String,
 }
 
@@ -147,7 +146,6 @@ impl Context {
         }
     }
 
-    /// Returns a claim whose TTL outlasts the case.
     pub(crate) fn long_claim(&self, local: &str) -> Claim {
         self.claim_for(local, self.ttl * 30)
     }
@@ -210,7 +208,7 @@ impl Context {
         Ok(())
     }
 
-    /// Waits at most `time` until none of the case's names is held. Returns those still held.
+    /// Waits at most `time` until no name of the case is held. Returns those that are.
     pub(crate) async fn left_after(&self, time: Duration) -> Result<Vec<LockName>> {
         let give_up = self.clock.now() + time;
         loop {
@@ -445,8 +443,7 @@ pub(crate) struct Grant {
     pub(crate) answered: BootInstant,
 }
 
-/// Tries at most three times, each with a new name, because a busy machine can make an attempt
-/// fail.
+/// Tries at most three times, each with a new name: a busy machine can make an attempt fail.
 pub(crate) async fn soon(attempt: impl AsyncFn(&'static str) -> Verdict) -> Verdict {
     for name in ["x0", "x1"] {
         if attempt(name).await.is_ok() {
@@ -471,7 +468,6 @@ pub(crate) async fn all_done(mut tasks: JoinSet<Verdict>) -> Verdict {
     Ok(())
 }
 
-/// Waiting tasks, which record the order of their grants.
 #[derive(Default)]
 pub(crate) struct Waiters {
     pub(crate) tasks: Vec<JoinHandle<Verdict>>,

@@ -1,4 +1,4 @@
-//! Describes a backend to the suite.
+//! The description of a backend for the suite.
 
 use std::fmt;
 use std::pin::Pin;
@@ -33,10 +33,8 @@ pub struct Factory {
 }
 
 impl Factory {
-    /// Creates a factory that opens each case's store (server, file or memory), in the case's
-    /// runtime.
-    ///
-    /// Parallel cases use different names, so they can share a store. The [`Clock`] is for
+    /// Creates a factory that opens each case's store (server, file or memory) in the case's
+    /// runtime. Parallel cases use different names, so they can share a store. The [`Clock`] is for
     /// in-memory stores.
     pub fn new(open: impl Fn(&Clock) -> Connect + Send + Sync + 'static) -> Self {
         Self {
@@ -77,13 +75,12 @@ impl Factory {
         Self { runtime, ..self }
     }
 
-    /// Sets the number of parallel cases in [`Runtime::Real`] without `--test-threads`, 16 by
-    /// default.
+    /// Sets the number of parallel cases in [`Runtime::Real`] without `--test-threads`; default 16.
     pub fn at_a_time(self, at_a_time: usize) -> Self {
         Self { at_a_time, ..self }
     }
 
-    /// Sets the holds' TTL, by default 1 s. It must be long compared with scheduling delays.
+    /// Sets the holds' TTL, by default 1 s; it must be long compared with scheduling delays.
     pub fn ttl(self, ttl: Duration) -> Self {
         Self { ttl, ..self }
     }

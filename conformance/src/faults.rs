@@ -89,7 +89,7 @@ pub struct Call {
     pub release_mode: Option<ReleaseMode>,
 }
 
-/// A backend with injected faults. Clones share the faults.
+/// A backend with injected faults, which its clones share.
 #[derive(Clone)]
 pub struct Faulty(Arc<Inner>);
 
@@ -141,7 +141,7 @@ impl Faulty {
     /// Wraps `backend`, without faults.
     pub fn new(backend: Arc<dyn DistributedLock>, clock: Clock) -> Self {
         let mut profile = backend.profile().clone();
-        // The backend answers within its `answer_limit`, but this wrapper may lose the request.
+        // This wrapper may lose the request.
         profile.answer_limit = None;
         Self(Arc::new(Inner { backend, profile, clock, state: State::default() }))
     }
@@ -177,7 +177,7 @@ impl Faulty {
         self.0.state.drop_wakes.store(false, Ordering::SeqCst);
     }
 
-    /// Sets the function that chooses the fates that `next` and `always` don't set.
+    /// Sets the function that chooses all other fates.
     pub fn decide(&self, decide: impl FnMut(Op) -> Fate + Send + 'static) {
         lock(&self.0.state.plan).decide = Some(Box::new(decide));
     }
@@ -300,8 +300,8 @@ impl Faulty {
         (fate, answer)
     }
 
-    /// Applies the next planned fate to a request without a future. If this fate needs a future,
-    /// discards it and returns `None`; the call's future takes the following fate.
+    /// Applies the next planned fate to a request without a future. If the fate needs a future,
+    /// discards it and returns `None`; the call's future takes the next one.
     fn send_at_once<T>(
         &self,
         op: Op,
@@ -355,7 +355,6 @@ fn answer_lost() -> Error {
     Error::indeterminate("the answer was lost")
 }
 
-/// Panics without a message on standard error.
 fn injected_panic() -> ! {
     std::panic::resume_unwind(Box::new("an injected panic"))
 }
@@ -374,7 +373,7 @@ impl DistributedLock for Faulty {
 
     fn attach(&self, events: Events) {
         lock(&self.0.state.clients).push(events.clone());
-        // The backend owns this closure, so a strong reference would create a cycle.
+        // The backend owns this closure: a strong reference would be a cycle.
         let this = Arc::downgrade(&self.0);
         self.0.backend.attach(Events::to(move |event| {
             let Some(this) = this.upgrade() else { return false };

@@ -13,10 +13,8 @@ use crate::child;
 use crate::factory::{Factory, Runtime};
 use crate::report::{profile, run_case};
 
-/// Runs the cases with the arguments of `cargo test`.
-///
-/// A case with an unmet requirement is ignored, and fails if run anyway. Call [`child::main`] first
-/// if cases start this program as a child.
+/// Runs the cases with the arguments of `cargo test`. A case with an unmet requirement is ignored,
+/// and fails if run anyway. Call [`child::main`] first if cases start this program as a child.
 pub fn main(factory: Factory) -> ExitCode {
     let mut arguments = Arguments::from_args();
     if factory.runtime == Runtime::Real && arguments.test_threads.is_none() {
@@ -51,7 +49,7 @@ pub fn main(factory: Factory) -> ExitCode {
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-/// Starts a server and runs the cases on it. In a child process, performs the child's job instead.
+/// Starts a server and runs the cases on it, or performs a child process's job.
 pub fn serve<S, F, B>(
     connect: fn(String) -> F,
     start: impl FnOnce() -> Result<(S, Factory), Box<dyn Error>>,

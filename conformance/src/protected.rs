@@ -28,8 +28,8 @@ type Opening = Pin<Box<dyn Future<Output = Result<Arc<dyn Protected>>> + Send>>;
 #[derive(Clone)]
 pub struct Protect(Arc<dyn Fn(LockName) -> Opening + Send + Sync>);
 
-/// Creates a `Protect`: `protect(move |name| open(url.clone(), name))`. All writers of a name write
-/// the same value.
+/// Creates a `Protect`: `protect(move |name| open(url.clone(), name))`. A name has one value for
+/// all its writers.
 pub fn protect<F, P>(open: impl Fn(LockName) -> F + Send + Sync + 'static) -> Protect
 where
     F: Future<Output = Result<P>> + Send + 'static,

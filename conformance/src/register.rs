@@ -13,9 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::workload::Store;
 
-/// One register per lock name, and one queue of tickets for all names. Clones share this state.
-///
-/// A register rejects a fence below the highest accepted one (Kleppmann, "How to do distributed
+/// One register per lock name, and one queue of tickets for all names. Clones share them. A
+/// register rejects a fence below the highest accepted one (Kleppmann, "How to do distributed
 /// locking", 2016).
 #[derive(Debug, Clone, Default)]
 pub struct Register(Arc<Mutex<State>>);
@@ -83,10 +82,10 @@ impl Register {
         let mut answers = client.try_clone().ok()?;
         let mut requests = BufReader::new(client);
         let mut line = String::new();
-        // An incomplete line of a killed client is ignored.
+        // A killed client leaves an incomplete line.
         while requests.read_line(&mut line).ok()? > 0 && line.ends_with('\n') {
             let answer = self.answer(&serde_json::from_str(&line).ok()?).ok()?;
-            // Write once: a second packet would wait 40 ms for the first one's acknowledgement.
+            // A second packet would wait 40 ms for the first one's acknowledgement.
             answers.write_all(format!("{answer}\n").as_bytes()).ok()?;
             line.clear();
         }

@@ -11,7 +11,7 @@ const BOUND: Duration = Duration::from_secs(2);
 /// TTLs in seconds. A request's time limit depends on the TTL.
 const TTLS: [u64; 5] = [1, 2, 3, 5, 30];
 
-/// Tests for several TTLs that a client acquires a free lock within 2 s after `silence_present`.
+/// Tests that a client acquires a free lock within 2 s after `silence_present`.
 pub async fn free_locks_are_acquired(
     connect: impl AsyncFn() -> Locks,
     silence_present: impl Fn(),
@@ -31,8 +31,8 @@ pub async fn free_locks_are_acquired(
     }
 }
 
-/// Tests for several TTLs that a hold is renewed after `silence_present`. If `fails`, an earlier
-/// renewal must have failed.
+/// Tests that a hold is renewed after `silence_present`. If `fails`, an earlier renewal must have
+/// failed.
 pub async fn holds_are_renewed(
     connect: impl AsyncFn() -> Locks,
     silence_present: impl Fn(),

@@ -172,8 +172,8 @@ pub async fn next(events: &mut UnboundedReceiver<Event>) -> Event {
     event.expect("an event is sent in time").expect("the backend still runs")
 }
 
-/// Returns the seeds of a simulation: the first is `LOCKWRIGHT_SEED` (by default 0), and their
-/// number `LOCKWRIGHT_SEEDS` (by default 1). If neither is set, returns the seeds below `default`.
+/// Returns the seeds of a simulation: `LOCKWRIGHT_SEEDS` (by default 1) from `LOCKWRIGHT_SEED` (by
+/// default 0) on. If neither is set, returns the seeds below `default`.
 pub fn seeds(default: u64) -> Range<u64> {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     match (number("LOCKWRIGHT_SEED"), number("LOCKWRIGHT_SEEDS")) {

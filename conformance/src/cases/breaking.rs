@@ -82,8 +82,7 @@ async fn a_broken_hold_runs_out(context: Context) -> Verdict {
     let Broken::RunsOut(left) = broken else {
         return Err(Failure::new(format!("the break was answered {broken:?}")));
     };
-    // Servers round the TTL up to their time unit, which is at most the shortest TTL. The extra
-    // second is tolerance.
+    // Servers round the TTL up to their unit, at most the shortest TTL. The second is tolerance.
     let spare = *context.profile.ttl.start() + Duration::from_secs(1);
     ensure!(left <= context.ttl + spare, "the break reports {left:?} as the remaining time");
     let outcome = context.renew(&claim).await?;
@@ -112,8 +111,8 @@ async fn a_broken_hold_is_not_rearmed(context: Context) -> Verdict {
         valid_until = sent + granted.valid.unwrap_or(context.ttl).min(context.ttl);
     }
     if let (Some(before), Some(after)) = (before, left().await?) {
-        // A session's hold may last for one TTL after the break, so a repeat may add the time between
-        // the grant and the break. A renewal would add half of the TTL.
+        // A session's hold may last for one TTL after the break, so a repeat may add the time
+        // between grant and break. A renewal would add half of the TTL.
         let most = before + context.ttl / 4;
         ensure!(after <= most, "{before:?} were left, and {after:?} after the repeat");
     }
@@ -142,10 +141,9 @@ async fn has_no_note(context: &Context) -> Verdict {
     Ok(())
 }
 
-/// `overlap` must last until the deadline, because the holder may not notice the break earlier.
+/// `overlap` must last until the deadline: the holder may not notice the break earlier.
 fn admits(overlap: Duration, context: &Context, entry: &Grant, ttl: Duration) -> Verdict {
     let passed = context.clock.now().saturating_since(entry.sent);
-    // The client deducts an allowance for clock drift from the TTL.
     let granted = entry.granted.valid.unwrap_or(ttl).min(ttl);
     let least = Rules::default().validity(granted).saturating_sub(passed);
     ensure!(
@@ -265,7 +263,7 @@ async fn a_break_names_whom_it_was_passed_on_to(context: Context) -> Verdict {
     let (two, faulty) = context.faulty_client().await?;
     let seen = BreakTarget::Token(first.token());
     let waiter = tokio::spawn(two.mutex("x").no_limit().acquire());
-    // A waiter's first request doesn't queue, so wait for its second.
+    // A waiter's first request doesn't queue.
     faulty.called(Op::Acquire, 2).await;
     first.release().await?;
     let second = waiter.await??;

@@ -33,7 +33,7 @@ async fn yielding_client(context: &Context) -> Result<(Locks, Faulty)> {
     Ok((locks, faulty))
 }
 
-/// Checks that the name becomes free before a forgotten hold would expire. Closes the client.
+/// Checks that the name becomes free before a forgotten hold would expire, and closes the client.
 async fn all_clear(context: &Context, locks: &Locks, polls: usize) -> Verdict {
     let clear = async {
         context.are_free_within(&["x"], context.ttl * 4 / 5).await?;

@@ -38,7 +38,7 @@ pub(super) const CASES: &[Case] = cases! { Expiry:
 };
 const MILLISECOND: Duration = Duration::from_millis(1);
 
-/// Returns how late a hold may end. Servers round a TTL up by at most a second.
+/// Returns how late a hold may end: servers round a TTL up by at most a second.
 fn late(context: &Context) -> Duration {
     Duration::from_secs(1) + context.ttl / 10 + context.moment()
 }
@@ -64,7 +64,7 @@ async fn lasts(context: &Context, claim: Claim) -> Verdict {
 }
 
 async fn a_hold_is_not_free_before_its_ttl(context: Context) -> Verdict {
-    // Servers may round these TTLs up to milliseconds or seconds, but not down.
+    // Servers may round these up to milliseconds or seconds, but not down.
     for (name, micros) in [("x0", 900), ("x1", 499_000), ("x2", 1_000)] {
         let ttl = context.ttl + Duration::from_micros(micros);
         lasts(&context, Claim { ttl, ..context.claim(name) }).await?;
@@ -81,7 +81,6 @@ async fn each_hold_has_its_own_ttl(context: Context) -> Verdict {
     let begun = context.take(&long).await?.sent;
     context.take(&context.claim("short")).await?;
     context.are_free_within(&["short"], context.ttl + late(&context)).await?;
-    // On a slow machine, even the long hold may have expired.
     if context.clock.now() < begun + long.ttl {
         context.is_held("long").await?;
     }
@@ -123,7 +122,7 @@ async fn a_client_that_dies_while_asking_leaves_an_expiry(context: Context) -> V
 }
 
 async fn the_shortest_ttl_works(context: Context) -> Verdict {
-    // A connection's first request may take longer than the shortest TTL, so it has a longer one.
+    // A connection's first request may take longer than the shortest TTL.
     context.is_free("first").await?;
     let ttl = *context.profile.ttl.start();
     soon(async |name| {

@@ -90,8 +90,7 @@ async fn steal(context: &Context, guard: &Guard) -> Verdict {
 
 async fn hold_that_the_server_no_longer_has_is_lost(context: Context) -> Verdict {
     let (guard, faulty) = context.faulty_guard().await?;
-    // Only a recorded hold is lost with a reason. A backend may record a hold shortly after its
-    // grant, so an inspection waits for the record.
+    // Only a recorded hold is lost with a reason. The inspection waits for the record.
     context.holders("x").await?;
     steal(&context, &guard).await?;
     let renewals = faulty.calls(Op::Renew).len();

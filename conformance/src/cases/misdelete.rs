@@ -75,8 +75,8 @@ async fn a_release_ends_one_name_only(context: Context) -> Verdict {
 
 async fn a_release_that_comes_late_ends_no_later_hold(context: Context) -> Verdict {
     let (locks, faulty) = context.faulty_client().await?;
-    // The first acquire's answer arrives after the grant's expiry, so the client sends a release.
-    // This release arrives during the client's next hold.
+    // The first grant's answer arrives after its expiry, so the client sends a release, which
+    // arrives during its next hold.
     faulty.next(Op::Acquire, [Fate::DelayAnswer(context.ttl / 10)]);
     faulty.next(Op::Release, [Fate::DelayRequest(context.ttl / 5)]);
     let suspending = async {

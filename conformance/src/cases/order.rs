@@ -63,7 +63,6 @@ async fn a_withdrawn_waiter_is_passed_over(context: Context) -> Verdict {
     for gone in [0, 2] {
         waiters.tasks[gone].abort();
     }
-    // Aborted waiters leave the queue at once. Silent ones would stay beyond this limit.
     waiting(&context, 2, context.moment() * 2).await?;
     context.release(&holder).await?;
     waiters.are_served(&[1, 3]).await
@@ -79,7 +78,7 @@ async fn silent_waiters_are_passed_over(context: Context) -> Verdict {
         silent.queued(&context.claim_for("x", ttl), FOR_EVER).await?;
     }
     context.release(&holder).await?;
-    // Some backends remove a silent waiter one TTL after its request. The requests came at about
+    // Some backends remove a silent waiter one TTL after its request. All requests came at about
     // the same time, so one TTL is enough.
     let bound = holder.ttl + patience + OFFER * SILENT + context.moment();
     let next = context.claim_for("x", ttl);
@@ -126,7 +125,7 @@ async fn dead_processes_are_passed_over(_: Context) -> Verdict {
 async fn dead_processes_are_passed_over(context: Context) -> Verdict {
     const STOPPED: u32 = 3;
     let register = Register::default();
-    // The TTL exceeds `OFFER`, so the case fails if each suspended waiter costs a TTL.
+    // The TTL exceeds `OFFER`, so that a TTL per suspended waiter fails the case.
     let ttl = (OFFER * 3).clamp(*context.profile.ttl.start(), *context.profile.ttl.end());
     let holder = context.taken(context.claim_for("x", SILENCE)).await?;
     let mut children = Vec::new();

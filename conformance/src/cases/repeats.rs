@@ -177,8 +177,8 @@ async fn a_duplicated_acquire_leaves_nothing(context: Context) -> Verdict {
     faulty.next(Op::Acquire, [Fate::Duplicate(context.ttl / 5)]);
     locks.mutex("x").acquire().await?.release().await?;
     faulty.settled().await;
-    // The client doesn't reconcile an answered request, so the server may grant the duplicate,
-    // which then expires.
+    // The client doesn't reconcile an answered request, so the duplicate may be granted, and
+    // expires.
     context.are_free_within(&["x"], context.patience()).await
 }
 
@@ -186,7 +186,7 @@ async fn an_unanswered_release_is_done(context: Context) -> Verdict {
     let bound = context.ttl * 9 / 10;
     let lost = [Fate::LoseRequest, Fate::LoseAnswer, Fate::Hang, Fate::Panic];
     for fate in lost.into_iter().chain([Fate::UNAVAILABLE]) {
-        // A busy machine delays some releases, so the fastest of three counts.
+        // A busy machine delays some releases: the fastest of three counts.
         let mut soonest = Duration::MAX;
         for _ in 0..3 {
             let (guard, faulty) = context.faulty_guard().await?;

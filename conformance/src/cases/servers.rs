@@ -30,7 +30,7 @@ async fn start(context: &Context) -> Verdict<(Fragile, Context, Locks)> {
 async fn all_clear(context: &Context) -> Verdict {
     let other = context.another().await?;
     other.are_free_within(&["x"], context.patience()).await?;
-    // A late request may be granted for a moment, until its client releases the lock.
+    // A late request may be granted until its client releases the lock.
     let held = other.left_after(context.ttl / 2).await?;
     ensure!(held.is_empty(), "still held: {held:?}");
     Ok(())
@@ -75,8 +75,8 @@ async fn a_frozen_server_is_a_loss_on_time(context: Context) -> Verdict {
 async fn late_work_of_a_frozen_server_is_reconciled(context: Context) -> Verdict {
     let (server, context, locks) = start(&context).await?;
     locks.mutex("x").acquire().await?.release().await?;
-    // Without tombstones, the server may grant a late duplicate, which then expires. With
-    // tombstones, the TTL outlasts `all_clear`, so an unreconciled hold fails the case.
+    // Without tombstones, a late duplicate may be granted, and expires. With tombstones, the TTL
+    // outlasts `all_clear`, so an unreconciled hold fails the case.
     let ttl = if context.profile.tombstones { context.long_claim("x").ttl } else { context.ttl };
     server.step(Step::Begin(Harm::Freeze)).await?;
     let tried = locks.mutex("x").ttl(ttl).wait_for(context.ttl / 2).acquire().await;

@@ -65,8 +65,7 @@ async fn a_waiter_that_vanished_is_passed_over(context: Context) -> Verdict {
     other.queued(&context.claim("x"), limit).await?;
     drop(other);
     context.release(&holder).await?;
-    // Within `bound`, the server removes the vanished waiter, or grants it the lock and the hold
-    // expires.
+    // Within `bound`, the server removes the vanished waiter, or its hold expires.
     let bound = context.ttl * 2 + context.profile.slow_poll * 10 + context.moment();
     context.are_free_within(&["x"], bound).await
 }
@@ -75,7 +74,7 @@ async fn a_limit_is_kept(context: Context) -> Verdict {
     let (one, two) = context.two_clients().await?;
     let guard = one.mutex("x").acquire().await?;
     for (locks, step) in [(&two, Step::Holder), (&one, Step::LocalTurn)] {
-        // `unanswered` counts attempts that a busy server didn't answer within `limit`.
+        // Attempts that a busy server didn't answer within `limit`.
         let (mut unanswered, limit) = (0, context.ttl / 2);
         loop {
             let begun = context.clock.now();
@@ -147,9 +146,9 @@ async fn woken(context: &Context, going: Going) -> Verdict {
     // Without a wake-up, the next poll is at least three quarters of `slow` later.
     let soon = slow * 6 / 10;
     let (mut in_time, mut late) = (0, Vec::new());
-    // Up to two grants may be late, because of a busy machine.
+    // Up to two grants may be late on a busy machine.
     while in_time < 3 {
-        // Each round has its own name: for a recently busy name, even the first request queues.
+        // For a recently busy name, even the first request queues.
         let round = in_time + late.len();
         let name = format!("x{round}");
         let took = let_in_after(context, &name, &clients[round % 2], &faulty, going).await?;
@@ -177,7 +176,7 @@ async fn let_in_after(
     let asked = faulty.calls(Op::Acquire).len();
     let (acquiring, clock) = (locks.mutex(name).no_limit().acquire(), context.clock.clone());
     let waiter = tokio::spawn(async move { (acquiring.await, clock.now()) });
-    // A waiter's first request doesn't queue, so wait for its second.
+    // A waiter's first request doesn't queue.
     faulty.called(Op::Acquire, asked + 2).await;
     context.clock.sleep((slow / 10).min(Duration::from_millis(200))).await;
     let gone = context.clock.now();

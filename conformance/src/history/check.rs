@@ -19,8 +19,7 @@ pub struct Checked {
     pub figures: Figures,
 }
 
-/// Checks entries, which must be sorted by timestamp, as [`read`](super::journal::read) returns
-/// them.
+/// Checks entries, sorted by timestamp like those of [`read`](super::journal::read).
 pub fn check(entries: &[Entry], rules: &Rules) -> Checked {
     let run = Run::of(entries);
     let figures = Figures::of(&run, rules);
@@ -105,8 +104,8 @@ fn after_its_end(run: &Run, used: &UseOf) -> Option<Violation> {
         let is_next = next.name == hold.name && next.token != hold.token;
         is_next && next.excludes(hold) && hold.granted < next.granted && next.granted <= used.at
     });
-    // Renewals may be recorded late. So a renewal after the hold's end is a violation only if it
-    // also follows the next grant.
+    // Renewals may be recorded late, so a late one is a violation only if it also follows the next
+    // grant.
     (used.by == Use::Checked || next.is_some()).then(|| {
         let (title, by) = match used.by {
             Use::Checked => ("a hold was used after its end", "checked"),
@@ -121,8 +120,7 @@ fn after_its_end(run: &Run, used: &UseOf) -> Option<Violation> {
 }
 
 /// Returns a violation if the register refused a write of an exclusive hold that was valid from the
-/// holder's check to the answer. Skips a refusal after a later grant, because that grant violates
-/// exclusion.
+/// holder's check to the answer. Skips a refusal after a later grant, which violates exclusion.
 fn refused_although_valid(run: &Run, of: &WriteOf) -> Option<Violation> {
     let (hold, write) = (run.holds[of.hold].exclusive_part(), &of.write);
     let is_valid = hold.is_valid_at(of.checked?) && hold.is_valid_at(write.answered);

@@ -54,10 +54,9 @@ pub(crate) fn check_order(holds: &[Hold], violations: &mut Vec<Violation>) {
     violations.extend(falls(by_request, granted, is_before, |hold| hold.fence).map(fell));
 }
 
-/// Checks that no exclusive grant has a smaller fence than a hold that ended before the grant.
-///
-/// Skips a grant that returned at or after its hold's deadline: on the server, this hold may have
-/// come first. All holds have one name. A broken hold ends at its break.
+/// Checks that no exclusive grant has a smaller fence than a hold that ended before it. Skips a
+/// grant that returned at or after its hold's deadline: on the server, this hold may have come
+/// first. All holds have one name. A broken hold ends at its break.
 pub(crate) fn check_order_of_grants(holds: &[Hold], violations: &mut Vec<Violation>) {
     let mut exclusive: Vec<&Hold> =
         holds.iter().filter(|hold| hold.mode == Mode::Exclusive).collect();
@@ -66,7 +65,7 @@ pub(crate) fn check_order_of_grants(holds: &[Hold], violations: &mut Vec<Violati
     by_end.sort_by_key(|hold| hold.until.max(hold.granted));
     let is_before =
         |before: &Hold, hold: &Hold| before.until <= hold.granted && before.granted < hold.granted;
-    // Requests sent after the grant of `highest` are left to `check_order`.
+    // `check_order` checks requests sent after the grant of `highest`.
     let is_meant = |(highest, hold): &(&Hold, &Hold)| {
         hold.asked <= highest.granted && hold.granted < hold.until
     };

@@ -36,8 +36,8 @@ pub struct Figures {
     pub late_writes_refused: u64,
     /// The longest wait while the lock had no holder.
     pub longest_without_a_holder: Duration,
-    /// The largest delay of a loss report. A report is due [`loss_margin`](Rules::loss_margin)
-    /// before the deadline. The process's pauses don't count.
+    /// The largest delay of a loss report, due [`loss_margin`](Rules::loss_margin) before the
+    /// deadline. The process's pauses don't count.
     pub largest_lag_of_a_loss: Duration,
 }
 

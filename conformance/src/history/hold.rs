@@ -14,8 +14,8 @@ pub struct Hold {
     pub token: Token,
     /// The hold's fence.
     pub fence: Fence,
-    /// The time just before the request was sent. If a client handed a hold over, all its holders
-    /// have the first one's time.
+    /// The time just before the request was sent. All holders of a handed-over hold have the first
+    /// one's.
     pub asked: BootInstant,
     /// The time just after the grant returned.
     pub granted: BootInstant,
@@ -30,8 +30,8 @@ impl Hold {
             && self.who == other.who
     }
 
-    /// Returns whether the holds' modes exclude each other. Two readers don't, nor do permits,
-    /// whatever their sizes.
+    /// Returns whether the holds' modes exclude each other. Two readers don't, nor do permits of
+    /// any sizes.
     pub fn excludes(&self, other: &Self) -> bool {
         excludes(self.mode, other.mode)
     }

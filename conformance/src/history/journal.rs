@@ -1,7 +1,6 @@
-//! The journal of a run: one line per event, with its time on the machine's boot clock.
-//!
-//! A process appends each line with one `write(2)` before it acts on the event. So lines survive
-//! `kill -9`, and processes can share a file.
+//! The journal of a run: one line per event, with its time on the machine's boot clock. A process
+//! appends each line with one `write(2)` before it acts on the event. So lines survive `kill -9`,
+//! and processes can share a file.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
@@ -31,7 +30,7 @@ pub enum Event {
     /// A request is about to be sent. Each name of a multi-lock, and each resumed ticket, is a
     /// separate request.
     Asked {
-        /// The request's number, unique in its process.
+        /// Its number, unique in its process.
         request: u64,
         /// The lock's name.
         name: String,
@@ -40,13 +39,13 @@ pub enum Event {
         /// True if the request waits from this entry on. False for a single attempt, and for a
         /// multi-lock's later name, which waits only after the earlier names' grants.
         waits: bool,
-        /// The number of the reentrancy owner, unique in its process.
+        /// The reentrancy owner, unique in its process.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         owner: Option<u64>,
     },
     /// A grant has returned. If an owner gets a token twice, both guards share one hold.
     Granted {
-        /// The request's number.
+        /// The request.
         request: u64,
         /// The token.
         token: Token,
@@ -57,7 +56,7 @@ pub enum Event {
     },
     /// A request was dropped, or ended without a hold.
     Failed {
-        /// The request's number.
+        /// The request.
         request: u64,
         /// The error.
         error: String,
@@ -82,10 +81,9 @@ pub enum Event {
         reason: Reason,
     },
     /// The holder is about to write to the register. Without this optional event, the checker
-    /// assumes that the write was sent right after the grant or the register's previous answer.
-    ///
-    /// Before this entry, the client must read the clock for `looked`, call `check()`, and record a
-    /// new deadline as [`Renewed`](Self::Renewed).
+    /// assumes that the write was sent right after the grant or the register's previous answer. The
+    /// client must first read the clock for `looked`, call `check()`, and record a new deadline as
+    /// [`Renewed`](Self::Renewed).
     Writing {
         /// The token.
         token: Token,
@@ -105,9 +103,9 @@ pub enum Event {
         /// True if the write follows the recorded end of the hold.
         late: bool,
     },
-    /// Recorded before an operator's break.
+    /// An operator is about to break a hold.
     Broke {
-        /// The break's number, unique in its process.
+        /// Its number, unique in its process.
         #[serde(default)]
         number: u64,
         /// The lock's name.
@@ -119,7 +117,7 @@ pub enum Event {
     },
     /// A break was answered. An unanswered break may have freed the hold.
     BreakAnswered {
-        /// The break's number.
+        /// The break.
         number: u64,
         /// False if the break changed nothing.
         broke: bool,
@@ -230,7 +228,7 @@ impl Journal {
     }
 }
 
-/// Reads a journal, sorted by timestamp. Skips an incomplete last line, left by a killed process.
+/// Reads a journal, sorted by timestamp. Skips an incomplete last line of a killed process.
 ///
 /// # Errors
 /// If the file can't be read, or an earlier line isn't an entry.

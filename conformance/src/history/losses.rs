@@ -50,7 +50,7 @@ pub(crate) fn check(
 }
 
 /// Returns the first conflicting grant to another process after the hold's deadline. Earlier ones
-/// followed a break, or `overlap` reports them.
+/// followed a break, or are overlaps.
 fn next_of<'a>(run: &'a Run, tracked: &Tracked) -> Option<&'a Hold> {
     let hold = &tracked.hold;
     let since: BootInstant = tracked.deadline.max(hold.granted);

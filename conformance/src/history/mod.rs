@@ -1,7 +1,7 @@
 //! The history checker: finds violations in the journals of several processes.
 //!
-//! [`check`] derives [`Hold`]s from [`journal`]s and applies [`Rules`]. [`timeline`] draws the run.
-//! Jepsen checks recorded histories like this.
+//! [`check`] derives [`Hold`]s from [`journal`]s and applies [`Rules`], like Jepsen. [`timeline`]
+//! draws the run.
 
 mod check;
 mod fences;
@@ -53,7 +53,7 @@ impl History {
         holds
     }
 
-    /// Counts the holds requested during another hold of the name. With none, a test shows nothing.
+    /// Counts the holds requested during another hold of the name; with none, a test shows nothing.
     pub fn contended(&self) -> usize {
         let mut contended = 0;
         for holds in check::by_name(self.holds().into_iter()).values() {

@@ -23,7 +23,7 @@ pub(crate) fn check(holds: &[Hold], violations: &mut Vec<Violation>) {
 }
 
 /// Returns the exceeded size if no order of grants explains the holds. A hold's size limits its
-/// permits and those of the holds granted before it.
+/// permits plus those granted before it.
 fn exceeded_size(mut holds: Vec<&Hold>) -> Option<u32> {
     loop {
         // The last grant can't have returned before another hold was requested.
@@ -40,7 +40,6 @@ fn exceeded_size(mut holds: Vec<&Hold>) -> Option<u32> {
     }
 }
 
-/// Adds to a violation its holds, and the time in which all were valid.
 fn together(violation: Violation, holds: &[&Hold]) -> Violation {
     let from = holds.iter().map(|hold| hold.granted).max().expect("there are holds");
     let to = holds.iter().map(|hold| hold.until).min().expect("there are holds");

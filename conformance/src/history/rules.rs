@@ -3,8 +3,8 @@ use std::time::Duration;
 /// The rules for a run. By default, all apply except `longest_wait` and `loss_allowance`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rules {
-    /// Conflicting holds never overlap, and held permits never exceed the size of the request that
-    /// was granted last.
+    /// Conflicting holds never overlap, and held permits never exceed the last granted request's
+    /// size.
     pub exclusion: bool,
     /// Only readers share a fence. A hold's fence is at least that of each hold granted before its
     /// request. With `exclusion`, an exclusive hold's fence is at least that of each exclusive hold
@@ -12,7 +12,7 @@ pub struct Rules {
     pub fences: bool,
     /// The longest allowed wait while the lock has no holder.
     pub longest_wait: Option<Duration>,
-    /// Faults that prevent grants. Waiting during such a fault doesn't count.
+    /// Faults that prevent grants, during which waiting doesn't count.
     pub excusing_faults: Vec<String>,
     /// How long before the deadline a loss report is due.
     pub loss_margin: Duration,

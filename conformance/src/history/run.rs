@@ -214,7 +214,6 @@ impl Run {
                 }
                 return;
             }
-            // Later entries about the token belong to the new `Tracked` below.
             self.holds[known].is_continued = true;
         }
         let request = &mut self.requests[index];
@@ -226,8 +225,8 @@ impl Run {
             token: *token,
             fence: *fence,
             // A hold that was handed over to this request, or a second guard's grant that is
-            // journaled after the hold's end, becomes another `Hold`. Its `asked` is the first
-            // one's, because only that request was sent to the server.
+            // journaled after the hold's end, becomes another `Hold`. Its `asked` is that of the
+            // first, the only request sent to the server.
             asked: handed_over
                 .or(known)
                 .map_or(request.asked, |known| self.holds[known].hold.asked),
@@ -238,7 +237,7 @@ impl Run {
         self.holds.push(Tracked { owner, ..Tracked::granted(hold) });
     }
 
-    /// Ignores an earlier deadline, because two tasks may write their renewals in reverse order.
+    /// Ignores an earlier deadline: two tasks may write their renewals in reverse order.
     fn extend(&mut self, index: usize, deadline: BootInstant) {
         let tracked = &mut self.holds[index];
         tracked.deadline = tracked.deadline.max(deadline);
@@ -257,7 +256,7 @@ impl Run {
         let Some(index) = self.find(entry, token) else { return };
         let tracked = &self.holds[index];
         if tracked.end.is_some() {
-            // The renewal preceded the end, but two tasks wrote the entries in reverse order.
+            // Two tasks wrote the entries in reverse order.
             return;
         }
         if entry.at <= tracked.deadline {
@@ -307,8 +306,7 @@ impl Run {
         }
         let process = &self.processes[&entry.process];
         let tracked = &mut self.holds[index];
-        // A late write was sent after the hold's end, and after a suspension that lasted beyond
-        // this end.
+        // A late write was sent after the hold's end, and after a suspension that lasted beyond it.
         let end = if late { process.runs_from(tracked.hold.until) } else { tracked.looked };
         let known = tracked.looked.max(end);
         tracked.looked = entry.at;

@@ -10,10 +10,8 @@ pub(crate) struct Tracked {
     pub(crate) deadline: BootInstant,
     pub(crate) end: Option<End>,
     pub(crate) over: Option<BootInstant>,
-    /// The earliest time at which a break may have freed the hold.
     pub(crate) broken: Option<BootInstant>,
     pub(crate) is_continued: bool,
-    /// True if a late renewal began this `Tracked`.
     pub(crate) is_part: bool,
     /// The earliest possible time of the holder's next check: the grant, or the register's last
     /// answer.

@@ -13,12 +13,10 @@ pub struct Violation {
     /// The violating holds.
     pub holds: Vec<Hold>,
     title: String,
-    /// The description's text between two holds.
     between: &'static str,
     note: String,
-    /// The instant that is zero in the description's times.
     pub(super) zero: BootInstant,
-    /// The affected processes. If empty, all are affected.
+    /// The affected processes; if empty, all.
     pub(super) who: Vec<String>,
     pub(super) time: Option<(BootInstant, BootInstant)>,
 }
@@ -33,8 +31,8 @@ pub enum Rule {
     TooManyPermits,
     /// Two holds had the same fence.
     SameFence,
-    /// A hold has a smaller fence than another, although it was requested after the other's grant,
-    /// or granted after the other's end.
+    /// A hold has a smaller fence than another, although requested after the other's grant, or
+    /// granted after its end.
     FenceFell,
     /// A check succeeded after the hold's end, or a renewal after the deadline and a conflicting
     /// grant.

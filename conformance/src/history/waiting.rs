@@ -30,8 +30,7 @@ pub(crate) fn check_stuck(run: &Run, violations: &mut Vec<Violation>) {
 
 /// Returns a name's gaps, except during an `excusing` fault or the suspension of all waiters.
 pub(crate) fn gaps(run: &Run, name: &str, excusing: &[String]) -> Vec<Gap> {
-    // Times, each with two changes: of the number of waiters, and of valid holds and excusing
-    // faults.
+    // Changes of the number of waiters, and of valid holds and excusing faults.
     let mut changes: Vec<(BootInstant, i64, i64)> = Vec::new();
     for request in run.requests.iter().filter(|request| request.waits && request.name == name) {
         let (from, to) = (request.asked, run.wait_end(request));

@@ -97,7 +97,7 @@ impl Holding {
         &self.held
     }
 
-    /// Records a new deadline or a loss, and returns whether the hold is valid.
+    /// Records a new deadline or a loss. Returns whether the hold is valid.
     pub(crate) fn is_valid(&self) -> bool {
         let mut checked = self.held.check();
         if checked.is_ok() {

@@ -80,7 +80,7 @@ impl Process {
     }
 
     /// Repeats late writes until the registers refuse them. A register refuses only after the next
-    /// holder's write. If no other process writes, this one acquires the lock and writes.
+    /// holder's write. Without another writer, this process acquires the lock and writes.
     async fn write_late(&self, holdings: &[Holding], random: &mut Random) -> Result<(), Failure> {
         let ttl = self.plan.ttl;
         self.write_lost(holdings)?;
@@ -127,7 +127,7 @@ impl Process {
         Ok(())
     }
 
-    /// Only exclusive holders write: readers share fences, and permits have ids without an order.
+    /// Only exclusive holders write: readers share fences, and permits' ids have no order.
     fn write(&self, held: &Held, looked: BootInstant, late: bool) -> Result<bool, Failure> {
         if held.mode() != Mode::Exclusive {
             return Ok(false);

@@ -34,7 +34,7 @@ const TASKS: u64 = 3;
 /// Runs `plan` with clients that `open` connects, and returns after all holds have ended.
 ///
 /// Retries `open` until the plan's time is over. Failed requests are only journaled: faults cause
-/// most of them.
+/// most.
 ///
 /// # Errors
 /// - The backend rejected a request as unsupported or invalid.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub struct Plan {
     /// The seed of the run.
     pub seed: u64,
-    /// The process's number in the run. A killed process's replacement gets a new number.
+    /// The process's number in the run, which its replacement doesn't reuse.
     pub process: u32,
     /// The locks' names. A semaphore's name has the suffix `/permits`.
     pub names: Vec<String>,
@@ -16,7 +16,7 @@ pub struct Plan {
     pub ttl: Duration,
     /// How long the process starts new rounds.
     pub duration: Duration,
-    /// The kinds of work to choose from. A kind listed twice is chosen twice as often.
+    /// The kinds of work, chosen as often as they are listed.
     pub work: Vec<Work>,
     /// False if the process notices a loss only at its next check.
     pub watches: bool,
@@ -38,7 +38,7 @@ pub enum Work {
     Election,
     /// A transfer by ticket.
     Ticket,
-    /// A break, which frees the hold at once or prevents its renewals.
+    /// An immediate break, or one that prevents renewals.
     Break,
     /// A mutex that one owner acquires twice.
     Reentrancy,

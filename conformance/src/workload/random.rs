@@ -1,7 +1,7 @@
 use std::time::Duration;
 
-/// A deterministic generator: SplitMix64 (Steele, Lea and Flood, 2014). A library could change
-/// the sequence, but recorded seeds must replay the same schedules.
+/// A deterministic generator: SplitMix64 (Steele, Lea and Flood, 2014). A library could change the
+/// sequence, but recorded seeds must replay their schedules.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 

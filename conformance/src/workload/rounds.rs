@@ -114,7 +114,7 @@ impl Process {
         };
         let value = random.below(1_000).to_string();
         let name = &choices.name;
-        // Nothing is drawn without recalls, so that the seeds of other backends keep their meaning.
+        // Without recalls, nothing is drawn, so that other backends' seeds keep their meaning.
         let keep_warm = (locks.profile().recalls && random.one_in(3))
             .then(|| random.time(MILLISECOND, self.plan.ttl));
         let request = async {
@@ -163,7 +163,7 @@ impl Process {
         }
     }
 
-    /// The journal shows the first name's hold only after both grants. The checker limits times
+    /// The journal shows the first hold only after both grants, and the checker limits times
     /// without a holder, so the wait is short.
     async fn several(
         &self,
@@ -304,8 +304,8 @@ impl Process {
         let how = if at_once { BreakMode::Now } else { BreakMode::RunOut };
         let answer = locks.break_lock(name, seen, how, "a test breaks locks").await;
         let broke = match &answer {
-            // With several servers, two breaks can each free the hold on some. Both may answer
-            // `NotHeld`, so this proves nothing.
+            // With several servers, two breaks can each free the hold on some, and both answer
+            // `NotHeld`.
             Ok(Broken::NotHeld) => {
                 let is_sure = !locks.profile().survives.contains(Fault::MinorityLoss);
                 is_sure.then_some(false)

@@ -1,6 +1,5 @@
-//! Simulated runs of the workload, with faults that a seed determines.
-//!
-//! The backend must use no clock but the given [`Clock`].
+//! Simulated runs of the workload, with faults that a seed determines. The backend must use no
+//! clock but the given [`Clock`].
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -53,7 +52,7 @@ pub struct Trouble {
     pub repeated: u64,
     /// Requests that make the backend panic.
     pub panics: u64,
-    /// The kind of request that the faults above affect, or `None` for all.
+    /// The kind of request that the faults above affect; `None` for all.
     pub only: Option<Op>,
     /// Cuts off processes from the server for a while.
     pub cuts: bool,
@@ -112,7 +111,7 @@ impl Trouble {
 pub struct Target {
     /// Opens a process's connection.
     pub connect: Connect,
-    /// The clients' clock, if it stops during a suspend, unlike the simulation's.
+    /// The clients' clock, if it stops during a suspend.
     pub clients_clock: Option<Clock>,
     /// Wraps a client's connection, whose faults are already injected.
     pub at_the_client: fn(Faulty, &Clock) -> Arc<dyn DistributedLock>,
@@ -218,7 +217,7 @@ impl World {
             if op == Op::Inspect {
                 return Fate::Pass;
             }
-            // Draw a fate even for a cut-off process, so later fates don't depend on the cut.
+            // Draw a fate even for a cut-off process, so that later fates don't depend on the cut.
             let fate = trouble.fate(op, &mut fates, ttl);
             if cut.load(Ordering::SeqCst) { Fate::Hang } else { fate }
         });

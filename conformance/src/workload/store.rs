@@ -33,8 +33,8 @@ impl RemoteStore {
         Ok(Self(Mutex::new(BufReader::new(stream))))
     }
 
-    /// Calls the register, and blocks until the answer. A multi-threaded runtime moves other tasks
-    /// to another thread.
+    /// Calls the register, and blocks until the answer. A multi-threaded runtime moves its other
+    /// tasks to another thread.
     fn ask(&self, request: &Request) -> io::Result<String> {
         let ask = || {
             let mut connection = lock(&self.0);

@@ -11,8 +11,7 @@ pub(super) const RED: &str = "#d0021b";
 pub(super) const FAULT: &str = "#b7791f";
 
 pub(super) const COLOURS: usize = 6;
-/// Colours of lock names' bars and of the text on the bars, for colour-blind readers (Okabe and
-/// Ito, 2008).
+/// Colours of lock names' bars and their texts, for colour-blind readers (Okabe and Ito, 2008).
 const NAMES: [(&str, &str); COLOURS] = [
     ("#0072b2", "#ffffff"),
     ("#009e73", "#ffffff"),

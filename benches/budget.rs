@@ -64,7 +64,7 @@ async fn allocations(locks: &Locks) {
     for _ in 0..ROUNDS {
         acquire_and_release(locks).await;
     }
-    // Counts tenths of allocations: the random source and tables allocate only in some rounds.
+    // Tenths of allocations: the random source and tables allocate only in some rounds.
     let tenths = (ALLOCATIONS.load(Relaxed) - before) * 10 / ROUNDS;
     println!("allocations per acquire + release: {}.{} (at most 6)", tenths / 10, tenths % 10);
     assert!(tenths <= 60);

@@ -2,7 +2,6 @@ use std::path::Path;
 
 use crate::Result;
 
-/// An account for servers that refuse to run as root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Account {
     pub(crate) uid: u32,
@@ -10,8 +9,8 @@ pub struct Account {
 }
 
 impl Account {
-    /// Returns the first of `names` that is a user of the system, or else `nobody`. Returns `None`
-    /// if this process isn't root.
+    /// For servers that refuse to run as root: the first of `names` that is a user of the system,
+    /// or else `nobody`. Returns `None` if this process isn't root.
     pub fn instead_of_root(names: &[&str]) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             return None;

@@ -25,7 +25,7 @@ const SETTINGS: &str = "[req]\n\
 pub struct Certificates(TempDir);
 
 impl Certificates {
-    /// Creates a CA and a certificate for `localhost` and `127.0.0.1`, valid for two days.
+    /// A CA and a certificate for `localhost` and `127.0.0.1`, valid for two days.
     pub fn new() -> Result<Self> {
         let folder = folder::temporary("certificates", None)?;
         make(folder.path(), None)?;
@@ -74,7 +74,7 @@ impl Tls {
 
 pub(crate) fn make(folder: &Path, account: Option<Account>) -> Result<()> {
     folder::write(&folder.join("tls.cnf"), SETTINGS, account)?;
-    // Each CA has its own name, so that clients find the right CA for a certificate.
+    // Clients find the right CA for a certificate by its name.
     let name = folder.file_name().unwrap_or_default().to_string_lossy();
     let new_key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -config tls.cnf";
     for command in [

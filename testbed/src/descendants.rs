@@ -35,7 +35,7 @@ fn state(pid: u32) -> Option<char> {
     stat(pid).map(|(state, _)| state)
 }
 
-/// The ids aren't reused, because an ended child keeps its id until its parent waits.
+/// The ids aren't reused: an ended child keeps its id until its parent waits.
 pub(crate) fn signal(pids: &[u32], signal: Signal) {
     for pid in pids.iter().filter_map(|pid| Pid::from_raw(i32::try_from(*pid).ok()?)) {
         let _ = kill_process(pid, signal);
@@ -57,7 +57,7 @@ pub(crate) struct KillOnExit(Child);
 
 impl KillOnExit {
     pub(crate) fn watch(pids: &[u32]) -> std::io::Result<Self> {
-        // When this process ends, the shell's input closes, so the shell kills `pids`. Its own
+        // The shell's input closes when this process ends, so the shell kills `pids`. Its own
         // process group protects it from Ctrl-C.
         Command::new("sh")
             .args(["-c", "read -r _; kill -KILL \"$@\"", "kill-on-exit"])

@@ -19,10 +19,9 @@ pub(crate) fn temporary(server: &str, account: Option<Account>) -> Result<TempDi
     Ok(folder)
 }
 
-/// Fills `target` with the files that `make` creates, from a cache if possible.
-///
-/// The cache has one archive per user, server and `recipe`. A clean-up of temporary files could
-/// remove parts of a folder, but not of an archive.
+/// Fills `target` with the files that `make` creates, from a cache if possible. The cache has one
+/// archive per user, server and `recipe`: a clean-up of temporary files could remove parts of a
+/// folder.
 pub(crate) fn fill(
     target: &Path,
     server: &str,
@@ -41,7 +40,7 @@ pub(crate) fn fill(
         make(fresh.path())?;
         let packed = tempfile::NamedTempFile::new_in(&cache)?;
         tar().args(["-cSf", &text(packed.path()), "."]).run(fresh.path(), "")?;
-        // Another process's archive is equal, so it may be replaced.
+        // Another process's archive is equal.
         packed.persist(&archive).map_err(|error| error.error)?;
     }
     drop(turn);
@@ -80,10 +79,9 @@ pub(crate) fn text(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// Checks that the cache is private, because another user may have created it.
-///
-/// The cache's parent is `LOCKWRIGHT_TESTBED_CACHE` or the temporary folder. All processes must
-/// share the cache, because `port::free` reserves ports by lock files in it.
+/// Checks that the cache is private, because another user may have created it. Its parent is
+/// `LOCKWRIGHT_TESTBED_CACHE` or the temporary folder. All processes must share it: `port::free`
+/// reserves ports by lock files in it.
 pub(crate) fn cache() -> Result<PathBuf> {
     let uid = rustix::process::geteuid().as_raw();
     let parent =

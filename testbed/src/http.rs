@@ -2,7 +2,6 @@ use std::io::{self, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// Returns the answer's body.
 pub fn get(address: SocketAddr, path: &str, limit: Duration) -> Option<String> {
     // With HTTP/1.0, the server closes the connection after its answer.
     let request = format!("GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n");

@@ -1,11 +1,11 @@
 //! Starts real servers for Lockwright's tests, benches and examples.
 //!
 //! Each server is a child process in a temporary folder, on a free loopback port. `start` waits
-//! until the server answers. Dropping the Rust value ends the server and deletes its data. The
-//! server also ends if the test process is killed.
+//! until it answers. Dropping the value ends it and deletes its data. It also ends if the test
+//! process is killed.
 //!
 //! A missing binary is an error that names the Debian package. `LOCKWRIGHT_SERVER_ROOT` names a
-//! folder with another version of a server. `cargo xtask test versions` creates such folders in
+//! folder with another version of a server, which `cargo xtask test versions` creates in
 //! `target/servers/`.
 #![forbid(unsafe_code)]
 #![allow(missing_docs)] // the names express the rest

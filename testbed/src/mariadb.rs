@@ -17,7 +17,7 @@ const ADMIN: &str = "root";
 const ADMIN_PASSWORD: &str = "testbed-of-lockwright";
 
 const USER: &str = "lockwright";
-/// A unique password, so that tests can search logs for it.
+/// Unique, so that tests can search logs for it.
 const PASSWORD: &str = "not-for-logs-7391";
 
 /// Options, by default without syncs to disk.
@@ -65,11 +65,10 @@ impl Kind {
     }
 }
 
-/// Searches try this path first, because MariaDB's packages may also contain [`MYSQLD`].
+/// MariaDB's packages may also contain [`MYSQLD`], so searches try this first.
 const MARIADBD: &str = "usr/sbin/mariadbd";
 const MYSQLD: &str = "usr/sbin/mysqld";
 
-/// A MariaDB or MySQL server.
 #[derive(Debug)]
 pub struct MariaDb {
     process: Process,
@@ -89,7 +88,7 @@ impl MariaDb {
             let escaped = password.replace('\\', "\\\\").replace('\'', "''");
             self.sql(&format!("ALTER USER {USER}@'%' IDENTIFIED BY '{escaped}'"))?;
         }
-        // Log in on the socket: otherwise a user's first TCP login would need TLS.
+        // A user's first TCP login would need TLS, but a login on the socket doesn't.
         if Kind::chosen() == Kind::MySql {
             self.sql("DO 0")?;
             self.sql_as_user("DO 0")?;
@@ -97,9 +96,8 @@ impl MariaDb {
         Ok(())
     }
 
-    /// Sets whether commits wait for a replica. As none exists, waiting commits hang.
-    ///
-    /// Requires [`Options::semi_synchronous`].
+    /// Sets whether commits wait for a replica, and so hang, because none exists. Requires
+    /// [`Options::semi_synchronous`].
     pub fn wait_for_replica(&self, wait: bool) -> Result<()> {
         let role = match Kind::chosen() {
             Kind::MariaDb => "master",
@@ -188,7 +186,7 @@ fn fill_mariadb(folder: &Path) -> Result<()> {
         install.extend(packages::find(&["usr"]).map(|usr| format!("--basedir={usr}")));
     }
     let installer = installer.unwrap_or_else(|| "mariadb-install-db".to_owned());
-    // Delete the installer's users, whose specific hosts would take precedence over `%`.
+    // The installer's users have specific hosts, which would take precedence over `%`.
     let users = format!(
         "FLUSH PRIVILEGES;\n\
          DELETE FROM mysql.global_priv WHERE Host <> '%' AND User IN ('', '{ADMIN}');\n\
@@ -199,8 +197,7 @@ fn fill_mariadb(folder: &Path) -> Result<()> {
     );
     let recipe = format!("{}\n{install:?}\n{users}", version()?);
     folder::fill(folder, "mariadb", &recipe, account(), |template| {
-        // A starting MariaDB deletes all temporary tables in TMPDIR, so each server has its own
-        // TMPDIR.
+        // A starting MariaDB deletes all temporary tables in TMPDIR, so each server has its own.
         let data = format!("--datadir={}", folder::text(&template.join("data")));
         Program::new(installer, SERVER)
             .args(["--no-defaults", &data])
@@ -298,7 +295,7 @@ fn launch(port: u16, options: &Options, folder: &Path) -> Result<Process> {
     };
     // Many servers with native AIO would exhaust the kernel's contexts.
     settings += "innodb_use_native_aio = 0\n";
-    // With these settings, only a crash of the machine loses data.
+    // Only a crash of the machine loses data.
     settings += "innodb_flush_log_at_trx_commit = 2\ninnodb_doublewrite = 0\n";
     if options.tls {
         let (certificate, key) = (certificates::CERTIFICATE, certificates::KEY);
@@ -327,7 +324,7 @@ fn server() -> Program {
     Program::new(binary.as_deref().unwrap_or("mariadbd"), SERVER).env("LC_ALL", "C")
 }
 
-/// Checks the socket, not the port: the socket opens later and can't belong to another process.
+/// Checks the socket: it opens after the port, and can't belong to another process.
 fn greets(socket: &Path) -> Option<()> {
     let mut stream = UnixStream::connect(socket).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(1))).ok()?;

@@ -102,7 +102,6 @@ macro_rules! tls {
 macro_rules! ensemble_methods {
     ($Set:ident) => {
         impl Options {
-            /// Starts the servers and waits for their leader.
             pub fn start(mut self) -> crate::Result<$Set> {
                 self.tls.make_certificates()?;
                 crate::port::retried(|| $Set::start_with(&self))
@@ -118,7 +117,7 @@ macro_rules! ensemble_methods {
                 wait_until("the election", || self.leader().ok().filter(|leader| *leader != old))
             }
 
-            /// Silences a member's connections to other members. The member answers clients until
+            /// Silences a member's connections to others. The member answers clients until
             /// it detects the isolation.
             pub fn isolate(&self, member: usize) {
                 self.network.isolate(member);

@@ -1,8 +1,7 @@
 //! A network between the members of an ensemble.
 //!
 //! Members connect to each other through proxies, called doors. A [`Link`] has the connections from
-//! one member to a port of another. A cut link delivers its data once healed, as TCP would by
-//! retransmission.
+//! one member to a port of another. A cut link delivers its data once healed, as TCP would.
 
 use std::fs;
 use std::io;
@@ -15,20 +14,19 @@ use std::time::Duration;
 use crate::proxy::{Shared, Traffic};
 use crate::{Error, Result, sockets, wait};
 
-/// How long a door waits for its member to listen. ZooKeeper's members dial a new leader before it
-/// listens. If refused, they redial. If a connection opens and closes, they elect another leader.
+/// How long a door waits for its member to listen. ZooKeeper's members dial a new leader early, and
+/// redial if refused. If a connection opens and closes, they elect another leader.
 const LISTENS_SOON: Duration = Duration::from_secs(3);
 
 pub(crate) type Greeting = fn(&mut TcpStream, usize) -> io::Result<Vec<u8>>;
 
 #[derive(Debug)]
 pub(crate) enum Dialler {
-    /// The member with this index. No other member uses the door.
+    /// The member with this index, the only user of the door.
     Is(usize, Greeting),
     HasTheOtherEnd,
 }
 
-/// Dropping this value closes all connections.
 #[derive(Debug, Default)]
 pub(crate) struct Network(Arc<Shape>);
 
@@ -159,7 +157,7 @@ impl Shape {
         }
     }
 
-    /// Polls, because the member's process id may not be stored yet.
+    /// Polls: the member's process id may not be stored yet.
     fn owner(&self, connection: &TcpStream) -> Option<usize> {
         wait::until(Duration::from_secs(1), || {
             let socket = format!("socket:[{}]", sockets::number_of_other_end(connection)?);

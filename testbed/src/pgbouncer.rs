@@ -26,7 +26,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Adds a setting to the section `[pgbouncer]`. The last value of a name counts.
+    /// The last value of a name counts.
     pub fn set(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.settings.push((name.into(), value.into()));
         self
@@ -49,7 +49,6 @@ methods::process_methods!(PgBouncer);
 methods::port_methods!(PgBouncer);
 
 impl PgBouncer {
-    /// Returns options for the server's database and user `lockwright`.
     pub fn in_front_of(server: &Postgres) -> Options {
         Options {
             server: server.address(),
@@ -77,7 +76,6 @@ impl PgBouncer {
         psql(self.port, DATABASE, statements, self.folder.path())
     }
 
-    /// Runs a command such as `SHOW POOLS`.
     pub fn command(&self, command: &str) -> Result<String> {
         psql(self.port, "pgbouncer", command, self.folder.path())
     }
@@ -95,7 +93,7 @@ fn url(port: u16, database: &str) -> String {
 
 fn psql(port: u16, database: &str, statements: &str, folder: &Path) -> Result<String> {
     let psql = postgres::psql()?
-        // psql sends simple queries, which PgBouncer's commands need.
+        // PgBouncer's commands need simple queries, which psql sends.
         .args(["-f", "-", &url(port, database)])
         .env("PGCONNECT_TIMEOUT", "10");
     Ok(psql.run(folder, statements)?.trim_end_matches('\n').to_owned())

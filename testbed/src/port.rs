@@ -5,19 +5,19 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::{Result, folder};
 
-/// The first port. All ports are below the kernel's range for outgoing connections, because these
-/// could take the port of a server that restarts.
+/// All ports are below the kernel's range for outgoing connections, which could take the port of a
+/// restarting server.
 const FIRST: u16 = 15_000;
 const COUNT: u16 = 15_000;
 
-/// A process reserves blocks of this many ports until it ends, so that no other process takes a
-/// restarting server's port.
+/// A process reserves blocks of this many ports until it ends, so that no other takes a restarting
+/// server's port.
 const BLOCK: u16 = 50;
 
 const TRIES: usize = 5;
 
-/// Returns a free loopback port that no other test process gets. Callers retry, because another
-/// program may take the port.
+/// Returns a free loopback port that no other test process gets. Callers retry: another program may
+/// take it.
 pub fn free() -> u16 {
     static OURS: OnceLock<Mutex<Ports>> = OnceLock::new();
     let ours = OURS.get_or_init(|| {

@@ -14,13 +14,13 @@ const PACKAGE: &str = "postgresql";
 
 const ADMIN: &str = "postgres";
 const ADMIN_PASSWORD: &str = "testbed-of-lockwright";
-/// The password's hash, with one round instead of 4096, so unoptimized clients log in faster.
+/// One round instead of 4096 makes unoptimized clients log in faster.
 const ADMIN_SECRET: &str = "SCRAM-SHA-256$1:bG9ja3dyaWdodC10ZXN0IQ==$\
      pHUqSLfNgZ+06rp0UWw7h2WnL1y7FO+q/UlQ30cBlMY=:ifwj28B3RT0RUsXFOu6aY7oERkNWyJfj0tCAsGY01hQ=";
 
 pub(crate) const USER: &str = "lockwright";
 pub(crate) const DATABASE: &str = "lockwright";
-/// A unique password, so tests can search logs for it.
+/// Unique, so that tests can search logs for it.
 const PASSWORD: &str = "not-for-logs-7391";
 const SECRET: &str = "SCRAM-SHA-256$1:bG9ja3dyaWdodC10ZXN0IQ==$\
      J0qBPHxCAuWYjtWNlfFDdN3zOrtAjzKK1ZldAVNhEbE=:YyjJvneaAwoh+WHImC3KC1WJSVbJBQGNO7KVfqOXp/Q=";
@@ -144,12 +144,12 @@ fn fill(options: &Options, folder: &Path) -> Result<()> {
 }
 
 fn fill_as_new(folder: &Path) -> Result<()> {
-    // Without syncs, because the cached files can be created again.
+    // Without syncs: the cached files can be created again.
     let arguments = "--no-sync --no-instructions --wal-segsize=1 --encoding=UTF8 --locale=C \
                      --auth-local=trust --auth-host=scram-sha-256";
     let arguments: Vec<&str> = arguments.split(' ').collect();
     // Each database has 300 files, whose copies take most of a server's start. So the script
-    // renames `postgres` instead of adding a database, and drops `template1`.
+    // renames `postgres`, and drops `template1`.
     let roles = format!(
         "ALTER ROLE {ADMIN} PASSWORD '{ADMIN_SECRET}'\n\
          CREATE ROLE {USER} LOGIN PASSWORD '{SECRET}'\n\
@@ -183,7 +183,7 @@ fn launch(port: u16, options: &Options, folder: &Path) -> Result<Process> {
     // Shared memory in /dev/shm would remain after a crash.
     settings += "dynamic_shared_memory_type = mmap\n";
     settings += "shared_buffers = 16MB\nmax_wal_size = 32MB\nmin_wal_size = 2MB\n";
-    // With these settings, only a crash of the machine loses data.
+    // Only a crash of the machine loses data.
     settings += "fsync = off\nfull_page_writes = off\n";
     if options.tls {
         let path = |name| quoted(&folder::text(&folder.join(name)));
@@ -208,7 +208,7 @@ fn launch(port: u16, options: &Options, folder: &Path) -> Result<Process> {
     process.wait_until_ready(|| {
         let status = std::fs::read_to_string(data.join("postmaster.pid")).ok()?;
         let mut lines = status.lines();
-        // A killed server leaves its `postmaster.pid`, so the process id must match.
+        // A killed server leaves its `postmaster.pid`.
         (lines.next()? == pid && lines.nth(6)?.trim() == "ready").then_some(())
     })?;
     Ok(process)
@@ -218,8 +218,8 @@ fn quoted(value: &str) -> String {
     format!("'{}'", value.replace('\\', "\\\\").replace('\'', "''"))
 }
 
-/// Removes a killed server's System V shared memory, a limited resource. Only a killed server
-/// leaves `postmaster.pid`, which has the memory's id.
+/// Removes a killed server's System V shared memory, a limited resource, by its id in
+/// `postmaster.pid`, which only a killed server leaves.
 fn remove_shared_memory(folder: &Path) {
     let status = std::fs::read_to_string(folder.join("data/postmaster.pid")).unwrap_or_default();
     if let Some(id) = status.lines().nth(6).and_then(|line| line.split_whitespace().nth(1)) {
@@ -241,8 +241,8 @@ fn binary(name: &str) -> Result<Program> {
     Ok(Program::new(folder::text(&folder.join(name)), PACKAGE).env("LC_ALL", "C"))
 }
 
-/// Finds the folder of PostgreSQL's programs in the packages of `LOCKWRIGHT_SERVER_ROOT`, Debian's
-/// versions (newest first), or PATH.
+/// Finds PostgreSQL's programs in the packages of `LOCKWRIGHT_SERVER_ROOT`, Debian's versions
+/// (newest first), or PATH.
 fn binaries() -> Option<&'static Path> {
     static FOUND: OnceLock<Option<PathBuf>> = OnceLock::new();
     FOUND
@@ -253,7 +253,7 @@ fn binaries() -> Option<&'static Path> {
             let path = std::env::var_os("PATH").unwrap_or_default();
             let others = std::env::split_paths(&path);
             ours.into_iter().chain(debian).chain(others).find(|folder| {
-                // The folder of a removed version may remain, without programs.
+                // A removed version's folder may remain, without programs.
                 let programs = ["postgres", "initdb", "psql", "pg_basebackup"];
                 programs.iter().all(|name| folder.join(name).is_file())
             })

@@ -15,7 +15,7 @@ use crate::{Account, Error, Result, methods, wait};
 
 static ENVIRONMENT: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
 
-/// Sets environment variables for later calls of [`Program::start`]. A program's own variables take
+/// Sets environment variables for later calls of [`Program::start`]. A program's own take
 /// precedence.
 pub fn set_environment(variables: Vec<(String, String)>) {
     *ENVIRONMENT.lock().unwrap_or_else(PoisonError::into_inner) = variables;
@@ -35,7 +35,6 @@ pub struct Program {
 }
 
 methods::setters! { Program {
-    /// `None` means this process's user.
     pub fn run_as(account: Option<Account>) sets account to account;
     /// The limit of [`run`](Self::run), by default two minutes.
     pub fn within(limit: Duration) sets limit to limit;
@@ -83,7 +82,7 @@ impl Program {
         locate(&self.binary, self.package)
     }
 
-    /// Starts the program in `folder`, with its log there. The program ends when this process ends.
+    /// Starts the program in `folder`, with its log there, until this process ends.
     pub fn start(&self, folder: &Path) -> Result<Process> {
         let log = folder.join(format!("{}.log", self.short_name()));
         let out = fs_err::File::options().create(true).append(true).open(&log)?.into_parts().0;
@@ -107,7 +106,7 @@ impl Program {
         })
     }
 
-    /// Returns the program's output. The error after a failure or the limit also contains it.
+    /// Returns the program's output, which an error also contains.
     pub fn run(&self, folder: &Path, input: &str) -> Result<String> {
         let failed = |error: io::Error| Error::new(format!("{}: {error}", self.binary));
         let files = || Ok([tempfile::tempfile()?, tempfile::tempfile()?, tempfile::tempfile()?]);
@@ -163,7 +162,7 @@ fn all_of(file: &mut File) -> io::Result<String> {
 
 fn locate(binary: &str, package: &str) -> Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    // These folders are often missing in a user's PATH.
+    // A user's PATH often lacks these.
     std::env::split_paths(&path)
         .chain(["/usr/sbin", "/usr/local/sbin", "/sbin"].map(PathBuf::from))
         .map(|folder| folder.join(binary))
@@ -176,8 +175,8 @@ fn locate(binary: &str, package: &str) -> Result<PathBuf> {
         })
 }
 
-/// Starts processes from one permanent thread, because the kernel sends the parent death signal
-/// when the starting *thread* ends.
+/// Starts processes from one permanent thread: the kernel sends the parent death signal when the
+/// starting *thread* ends.
 fn spawn(command: Command) -> io::Result<Child> {
     type Job = (Command, Sender<io::Result<Child>>);
     static SPAWNER: OnceLock<Mutex<Sender<Job>>> = OnceLock::new();
@@ -200,7 +199,6 @@ fn spawn(command: Command) -> io::Result<Child> {
     child.recv().expect("the spawner answers")
 }
 
-/// A child process, killed on drop.
 #[derive(Debug)]
 pub struct Process {
     name: String,
@@ -254,7 +252,6 @@ impl Process {
         }
     }
 
-    /// Kills the process, even if frozen, and waits.
     pub fn kill(&mut self) {
         if self.has_children && self.ended().is_none() {
             // A frozen process neither starts nor reaps children, so their ids can't be reused.
@@ -268,7 +265,6 @@ impl Process {
         self.cancel_kill_on_exit();
     }
 
-    /// Freezes the process (SIGSTOP). Its sockets stay open.
     pub fn freeze(&self) {
         self.freeze_one();
         if self.has_children {

@@ -14,7 +14,7 @@ pub enum Traffic {
     Forward,
     /// Delays each piece of data in both directions.
     Delay(Duration),
-    /// Limits each connection to this many bytes per second in each direction.
+    /// Bytes per second, per connection and direction.
     Throttle(u32),
     /// Holds data until the treatment changes.
     Hold,
@@ -51,7 +51,6 @@ struct State {
     keeping: Option<usize>,
     kept_requests: usize,
     forwarded_requests: usize,
-    /// Connections with a lower number than this lose all data.
     silenced: usize,
 }
 
@@ -78,7 +77,7 @@ impl Proxy {
     }
 
     /// Changes the treatment, even of open connections. A connection that has lost data loses all
-    /// later data, because TCP never continues after a gap.
+    /// later data: TCP never continues after a gap.
     pub fn set(&self, traffic: Traffic) {
         self.shared.set(traffic);
     }
@@ -125,7 +124,7 @@ impl Proxy {
         self.shared.state().delayed
     }
 
-    /// Holds the requests of one connection (counted from 0) until this function is called again.
+    /// Holds one connection's requests (counted from 0) until the next call.
     pub fn keep_requests_of(&self, connection: Option<usize>) {
         self.shared.state().keeping = connection;
         self.shared.changed.notify_all();
@@ -135,7 +134,6 @@ impl Proxy {
         self.shared.state().kept_requests
     }
 
-    /// Returns the number of chunks of requests written to the server.
     pub fn forwarded_requests(&self) -> usize {
         self.shared.state().forwarded_requests
     }
@@ -211,8 +209,7 @@ impl Shared {
                     }
                     self.serve(client, Vec::new(), Duration::ZERO);
                 }
-                // Dropping the listener doesn't close a socket that another thread's forked child
-                // has open until its exec.
+                // Another thread's forked child may have the dropped socket open until its exec.
                 let _ = rustix::net::shutdown(&listening, rustix::net::Shutdown::Both);
             }
             self.state().listening = false;
@@ -226,8 +223,8 @@ impl Shared {
         }
     }
 
-    /// Connects `client` to the server, which must listen within `patience`. Sends first the
-    /// `greeting` that was already read from `client`.
+    /// Connects `client` to the server, which must listen within `patience`, and first sends the
+    /// `greeting` already read from `client`.
     pub(crate) fn serve(
         self: &Arc<Self>,
         client: TcpStream,
@@ -297,7 +294,7 @@ impl Shared {
             }
             self.state().forwarded_requests += usize::from(!is_answer);
         }
-        // After dropped data, `to` stays open, because TCP reports no end after a gap.
+        // TCP reports no end after a gap.
         if !has_lost {
             let _ = to.shutdown(Shutdown::Both);
         }

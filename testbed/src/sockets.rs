@@ -1,8 +1,6 @@
-//! The number (inode) of the socket at a local connection's other end. `/proc/PID/fd` of the
-//! socket's process has it.
-//!
-//! Members of an incomplete ensemble dial constantly, so this module queries `sock_diag(7)`, which
-//! is fast. The fallback, `/proc/net/tcp`, takes milliseconds.
+//! The number (inode) of the socket at a local connection's other end, found in `/proc/PID/fd` of
+//! its process. Members of an incomplete ensemble dial constantly, so this module queries
+//! `sock_diag(7)`. The fallback, `/proc/net/tcp`, takes milliseconds.
 
 use std::fs;
 use std::net::{SocketAddr, SocketAddrV4, TcpStream};

@@ -1,6 +1,5 @@
-//! The results of a run, in a stable JSON format.
-//!
-//! Fields may be added. A change of a field's meaning needs another [`FORMAT`].
+//! The results of a run, in a stable JSON format: fields may be added. A change of a field's
+//! meaning needs another [`FORMAT`].
 
 use std::collections::BTreeMap;
 
@@ -81,7 +80,7 @@ pub struct Cell {
     pub at: u64,
     pub regime: Regime,
     pub subject: String,
-    /// The rounds' figures by measure. A measure's name includes the unit.
+    /// The rounds' figures by measure, whose name includes the unit.
     pub measures: BTreeMap<String, Vec<f64>>,
     /// Quantiles (0 to 1) of waits, or of pairs of acquire and release, in µs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -91,8 +90,7 @@ pub struct Cell {
     pub note: Option<String>,
 }
 
-/// A way to pin processes to cores. The loopback's speed depends on the cores, so the figures of
-/// unpinned processes would be a mixture.
+/// A way to pin processes to cores. The loopback's speed depends on the cores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Regime {

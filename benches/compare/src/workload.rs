@@ -6,7 +6,7 @@ pub struct Workload {
     /// The measure whose ratio to the baseline is reported.
     pub measure: &'static str,
     pub more_is_better: bool,
-    /// The number that grows, such as `waiters`, if any.
+    /// The number that grows, such as `waiters`.
     pub grows: Option<&'static str>,
     pub columns: &'static [&'static str],
 }

@@ -18,7 +18,6 @@ pub(crate) type Counted<'a> = Pin<Box<dyn Future<Output = u64> + 'a>>;
 fn main() {
     println!("vectors\t{}", vectors());
     for path in paths::ALL {
-        // Each path has its own runtime, without other paths' timers and tasks.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
         let times = (path.prepare)(&runtime.expect("a runtime needs nothing"));
         println!("{}\t{times}", path.name);
@@ -35,8 +34,8 @@ fn vectors() -> &'static str {
     "those of every such processor"
 }
 
-/// Runs a path. Callgrind finds this function by its name. A closure or type parameter in it would
-/// add symbols with the same name.
+/// Runs a path. Callgrind finds this function by its name. A closure or type parameter would add
+/// symbols with that name.
 #[inline(never)]
 pub(crate) fn counted_by_callgrind(runtime: &Runtime, path: Counted<'_>) -> u64 {
     // `black_box` prevents a tail call, which would end the count before the path.

@@ -97,7 +97,7 @@ fn fixed(runtime: &Runtime) -> u64 {
 }
 
 fn busy(runtime: &Runtime) -> u64 {
-    // The holder is another client, so the backend, not the local queue, rejects the request.
+    // Another client holds the lock, so that the backend, not the local queue, rejects the request.
     let backend = Memory::new();
     let (holder, locks) = (client(runtime, backend.clone()), client(runtime, backend));
     let held = runtime.block_on(holder.mutex(NAME).acquire()).unwrap();
@@ -151,7 +151,6 @@ fn hand_over(runtime: &Runtime) -> u64 {
             tokio::spawn(async move {
                 for _ in 0..TIMES / TASKS {
                     let guard = locks.mutex(black_box(NAME)).acquire().await.unwrap();
-                    // Lets the other tasks queue.
                     tokio::task::yield_now().await;
                     guard.release().await.unwrap();
                 }
@@ -172,8 +171,7 @@ fn hand_over(runtime: &Runtime) -> u64 {
 
 /// Counts renewals on tokio's paused clock, which advances when the runtime is idle.
 fn renewal(runtime: &Runtime) -> u64 {
-    // Many clients, because random tokens determine renewal times and batches: the cost of one
-    // client varies by up to 7 %.
+    // Random tokens determine renewal times and batches: one client's cost varies by up to 7 %.
     const CLIENTS: usize = 32;
     let clients = runtime.block_on(async {
         tokio::time::pause();

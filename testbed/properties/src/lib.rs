@@ -1,8 +1,8 @@
 //! Random input for the unit tests of parsers.
 //!
-//! By default, each run checks each property with the same [`CASES`] inputs. With
-//! `LOCKWRIGHT_PROPERTY_SECONDS`, each property gets new inputs for that many seconds. A failure
-//! prints the input.
+//! By default, each run checks each property with the same [`CASES`] inputs; with
+//! `LOCKWRIGHT_PROPERTY_SECONDS`, with new inputs for that many seconds. A failure prints the
+//! input.
 #![forbid(unsafe_code)]
 
 use std::fmt::{Debug, Display};
@@ -14,7 +14,6 @@ use arbtest::arbtest;
 /// The default number of inputs per property.
 pub const CASES: u32 = 3_000;
 
-/// Characters that are special in URLs, JSON, keys and headers.
 const SPECIAL: [char; 40] = [
     ':', '/', '?', '#', '@', '&', '=', '%', ',', ';', '.', '-', '_', '+', '[', ']', '{', '}', '"',
     '\'', '\\', '<', '>', '|', '!', '*', ' ', '\t', '\n', '\0', '\u{1f}', '\u{7f}', '0', '1', '9',
@@ -42,8 +41,8 @@ pub fn pairs(valid: &[&str], mut property: impl FnMut(&str, &str)) {
     check(pair, |(one, other)| property(one, other));
 }
 
-/// Checks a property of URLs: one of `before`, a password, `@`, and a mutation of one of `after`.
-/// The password begins and ends with [`SECRET`].
+/// Checks a property of URLs: one of `before`, a password with [`SECRET`] at both ends, `@`, and a
+/// mutation of one of `after`.
 pub fn urls_with_secrets(before: &[&str], after: &[&str], mut property: impl FnMut(&str)) {
     let url = |input: &mut Unstructured<'_>| {
         let (before, middle) = (*input.choose(before)?, text(input, &["", "x"])?);
@@ -52,7 +51,7 @@ pub fn urls_with_secrets(before: &[&str], after: &[&str], mut property: impl FnM
     check(url, |url| property(url));
 }
 
-/// Checks, with [`texts`], that a URL parser returns a printable value or a clear error.
+/// Checks that a URL parser returns a printable value or a clear error.
 pub fn urls<C: Debug, E: Display>(
     valid: &[&str],
     parse: impl Fn(&str) -> std::result::Result<C, E>,
@@ -63,8 +62,7 @@ pub fn urls<C: Debug, E: Display>(
     });
 }
 
-/// Checks, with [`urls_with_secrets`], that neither the result nor the error of a parser of URLs
-/// shows a password.
+/// Checks that neither the result nor the error of a parser of URLs shows a password.
 pub fn no_password_is_shown<C: Debug, E: Debug + Display>(
     before: &[&str],
     after: &[&str],

@@ -72,10 +72,8 @@ impl Member {
         self.cluster.run(&[self.endpoint()], arguments)
     }
 
-    /// Restarts on the same ports, and waits only for this member.
-    ///
-    /// Without `keep_data`, a new member replaces this one. The others must be a majority to decide
-    /// on the replacement.
+    /// Restarts on the same ports, and waits only for this member. Without `keep_data`, a new
+    /// member replaces this one, for which the others must be a majority.
     pub fn restart(&mut self, keep_data: bool) -> Result<()> {
         self.process.stop();
         if keep_data {
@@ -101,7 +99,6 @@ impl Member {
         self.launch(EXISTING)
     }
 
-    /// Returns whether the member regards itself as the leader.
     pub fn is_leader(&self) -> bool {
         self.metric("etcd_server_is_leader") == Some(1.0)
     }

@@ -139,7 +139,6 @@ impl Etcd {
         self.members.iter().map(Member::endpoint).collect()
     }
 
-    /// Runs `etcdctl`, as the administrator if there are users.
     pub fn ctl(&self, arguments: &[&str]) -> Result<String> {
         self.cluster.run(&self.endpoints(), arguments)
     }
@@ -155,7 +154,7 @@ impl Etcd {
             let leaders = self.members.iter().filter(|member| member.is_leader()).count();
             let all_know = self.members.iter().all(Member::has_leader);
             (leaders == 1 && all_know).then_some(())?;
-            // A learner is never healthy, because it can't propose.
+            // A learner can't propose, so it is never healthy.
             let all_decide = self.members.iter().all(|one| one.is_learner || one.is_healthy());
             all_decide.then_some(())
         })

@@ -42,7 +42,7 @@ methods::setters! { Options {
 } }
 
 impl Options {
-    /// Adds a user that may access keys with this prefix (empty: all), so clients must log in.
+    /// Adds a user that may access keys with this prefix (empty: all), so that clients must log in.
     pub fn user(mut self, name: &str, password: &str, prefix: &str) -> Self {
         let (name, password, prefix) = (name.to_owned(), password.to_owned(), prefix.to_owned());
         self.user = Some(User { name, password, prefix });
@@ -59,7 +59,7 @@ impl Options {
             flags.push("--unsafe-no-fsync".to_owned());
         }
         if self.user.is_some() {
-            // The lowest cost that etcd accepts makes logins fast.
+            // The lowest cost that etcd accepts, for fast logins.
             flags.push("--bcrypt-cost=4".to_owned());
         }
         if let Some(certificates) = &self.tls.certificates {

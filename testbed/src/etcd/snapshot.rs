@@ -17,7 +17,7 @@ impl Snapshot {
 }
 
 impl Etcd {
-    /// Saves the state of the leader or, if there is none, of the first member.
+    /// Saves the state of the leader; without one, of the first member.
     pub fn snapshot(&self) -> Result<Snapshot> {
         let snapshot = Snapshot(folder::temporary("etcd-snapshot", None)?);
         let member = &self.members[self.leader().unwrap_or(0)];
@@ -25,7 +25,6 @@ impl Etcd {
         Ok(snapshot)
     }
 
-    /// Restores a snapshot and its revision in all members.
     pub fn restore(&mut self, snapshot: &Snapshot) -> Result<()> {
         self.has_no_learner()?;
         let file = snapshot.file();

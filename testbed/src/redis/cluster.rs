@@ -17,7 +17,7 @@ pub struct ClusterOptions {
 
 methods::setters! { ClusterOptions {
     pub fn servers(options: Options) sets server to options;
-    /// Sets how long a node may be silent before it counts as down; 2 s by default.
+    /// How long a node may be silent before it counts as down; 2 s by default.
     pub fn node_timeout(limit: Duration) sets node_timeout to limit;
 } }
 
@@ -74,8 +74,8 @@ impl Cluster {
         answers.find(Result::is_ok).unwrap_or_else(|| Err(Error::new("no node answers")))
     }
 
-    /// Returns a key's master in the nodes' newest view. Until a replica takes over, the master may
-    /// be a dead node.
+    /// Returns a key's master in the nodes' newest view: maybe a dead node, until a replica takes
+    /// over.
     pub fn master_of(&self, key: &str) -> Result<usize> {
         let slot = self.slot_of(key)?;
         self.views()
@@ -170,7 +170,6 @@ impl Cluster {
         }
     }
 
-    /// Moves the remaining keys and the slot. Waits until all answering nodes agree.
     pub fn finish_move(&self, slot: SlotMove) -> Result<()> {
         self.move_keys(&slot)?;
         self.hand_over(&slot)?;
@@ -180,7 +179,7 @@ impl Cluster {
         })
     }
 
-    /// Assigns the slot to the new master on both masters, which notify the other nodes later.
+    /// Assigns the slot to the new master on both masters, which notify the others later.
     pub fn hand_over(&self, slot: &SlotMove) -> Result<()> {
         for node in [slot.to, slot.from] {
             self.set_slot(node, slot.slot, &["NODE", &self.ids[slot.to]])?;
@@ -196,7 +195,7 @@ impl Cluster {
 
     fn join(&self) -> Result<()> {
         for (index, node) in self.nodes.iter().enumerate() {
-            // The epochs differ, because nodes need time to resolve equal epochs.
+            // Nodes need time to resolve equal epochs.
             let epoch = (index + 1).to_string();
             node.command::<()>(&["CLUSTER", "SET-CONFIG-EPOCH", &epoch])?;
             if index < MASTERS {

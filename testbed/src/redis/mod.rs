@@ -60,7 +60,7 @@ impl Redis {
     }
 
     /// In [`Sentinels`] or a [`Cluster`], a master that missed a failover restarts as a master,
-    /// until the other processes make it a replica.
+    /// until the others make it a replica.
     pub fn restart(&mut self, keep_data: bool) -> Result<()> {
         self.process.stop();
         let folder = self.folder.path();
@@ -80,12 +80,10 @@ impl Redis {
         self.admin.connection()
     }
 
-    /// Sends a command on a new connection.
     pub fn command<T: FromRedisValue>(&self, command: &[&str]) -> Result<T> {
         self.admin.command(command)
     }
 
-    /// Returns a field of `INFO`.
     pub fn info(&self, name: &str) -> Option<String> {
         let info: String = self.admin.ask(&["INFO"]).ok()?;
         let mut lines = info.lines().filter_map(|line| line.split_once(':'));

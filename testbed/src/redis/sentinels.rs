@@ -17,7 +17,7 @@ const SENTINELS: usize = 3;
 const QUORUM: usize = 2;
 const CONFIGURATION: &str = "sentinel.conf";
 
-/// A Sentinel's periods in milliseconds, shorter than by default.
+/// Milliseconds, shorter than by default.
 const PERIODS: [&str; 8] =
     ["PUBLISH-PERIOD", "100", "ASK-PERIOD", "100", "INFO-PERIOD", "200", "TILT-PERIOD", "1000"];
 
@@ -30,12 +30,11 @@ pub struct SentinelsOptions {
 }
 
 methods::setters! { SentinelsOptions {
-    /// The Sentinels use TLS if the servers do.
     pub fn servers(options: Options) sets server to options;
     /// By default one.
     pub fn replicas(count: usize) sets replicas to count;
-    /// Sets how long a server may be silent before it counts as down; 1 s by default. Shorter
-    /// times cause needless failovers.
+    /// How long a server may be silent before it counts as down; 1 s by default. Shorter times
+    /// cause needless failovers.
     pub fn down_after(limit: Duration) sets down_after to limit;
     pub fn sentinel_password(password: &str) sets password to Some(password.to_owned());
 } }
@@ -59,10 +58,9 @@ impl SentinelsOptions {
     }
 }
 
-/// A master, its replicas, and three Sentinels with a quorum of two.
-///
-/// A server that [restarts](Redis::restart) keeps its role. About a second later, the Sentinels
-/// make an old master a replica.
+/// A master, its replicas, and three Sentinels with a quorum of two. A server that
+/// [restarts](Redis::restart) keeps its role, until the Sentinels make an old master a replica,
+/// about a second later.
 #[derive(Debug)]
 pub struct Sentinels {
     /// The first server starts as the master.
@@ -186,7 +184,7 @@ impl Sentinel {
 
     fn sees(&self, command: &[&str], count: usize, kind: &str) -> bool {
         let found: Result<Vec<HashMap<String, String>>> = self.admin.ask(command);
-        // A process that is down or in a failover has flags besides its kind.
+        // A process that is down or in a failover has further flags.
         let is_well = |one: &HashMap<String, String>| {
             one.get("flags").is_some_and(|flags| flags == kind)
                 && one.get("master-link-status").is_none_or(|status| status == "ok")
@@ -217,7 +215,7 @@ impl SentinelsOptions {
             format!("announce-port {port}"),
             format!("monitor {MASTER} 127.0.0.1 {master} {QUORUM}"),
             format!("down-after-milliseconds {MASTER} {down_after}"),
-            // Milliseconds. Sentinels retry a failed failover after twice this time.
+            // Sentinels retry a failed failover after twice these milliseconds.
             format!("failover-timeout {MASTER} 3000"),
         ] {
             let _ = writeln!(lines, "sentinel {line}");

@@ -4,7 +4,7 @@
 pub(super) struct Node {
     pub(super) id: String,
     pub(super) master: Option<String>,
-    /// If two nodes claim a slot, the node with the higher epoch owns it.
+    /// If two nodes claim a slot, the one with the higher epoch owns it.
     pub(super) epoch: u64,
     slots: Vec<(u16, u16)>,
     /// True if the node is connected and has no flag of a failure or handshake.
@@ -34,7 +34,7 @@ impl Node {
         let is_connected = fields.next()? == "connected";
         let slots = fields.filter_map(|range| {
             let (first, last) = range.split_once('-').unwrap_or((range, range));
-            // Skips moving slots, such as `[7->-…]`, which aren't numbers.
+            // Skips moving slots, such as `[7->-…]`.
             Some((first.parse().ok()?, last.parse().ok()?))
         });
         let slots = slots.collect();

@@ -1,4 +1,4 @@
-//! A class-data-sharing archive. With it, a JVM needs a third less processor time to start.
+//! A class-data-sharing archive, with which a JVM needs a third less processor time to start.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -31,8 +31,8 @@ fn provide() -> Result<PathBuf> {
     Ok(archive)
 }
 
-/// Returns a hash of the jar files' and Java's paths and times, because the JVM ignores an archive
-/// of other versions.
+/// Returns a hash of the jar files' and Java's paths and times: the JVM ignores an archive of other
+/// versions.
 fn versions() -> Result<u64> {
     let mut hasher = DefaultHasher::new();
     let java = Program::new("java", server::JAVA_PACKAGE).locate()?;
@@ -44,8 +44,7 @@ fn versions() -> Result<u64> {
     Ok(hasher.finish())
 }
 
-/// Writes the archive from an ensemble of one member: a standalone server doesn't load the election
-/// classes.
+/// A standalone server doesn't load the election classes, but an ensemble of one member does.
 fn write(place: &Path, archive: &Path) -> Result<()> {
     let ports = Ports::find();
     let (quorum, election) = (ports.quorum, ports.election);

@@ -1,8 +1,6 @@
-//! The first message of election connections.
-//!
-//! A member sends its address to a member with a larger number. The receiver then dials that
-//! address, and would bypass the proxy. So this module replaces the address by a host name, which
-//! the receiver's hosts file maps to a proxy.
+//! The first message of election connections. A member sends its address to a member with a larger
+//! number, which then dials that address, and would bypass the proxy. So this module replaces the
+//! address by a host name, which the receiver's hosts file maps to a proxy.
 
 use std::io::{self, Read};
 use std::net::TcpStream;
@@ -18,7 +16,7 @@ pub(super) fn nothing(_: &mut TcpStream, _: usize) -> io::Result<Vec<u8>> {
 }
 
 /// Reads a version, the member's number, the address's length and the address, in network byte
-/// order. Returns the same fields, with the member's name as the address's host.
+/// order. Returns them with the member's name as the address's host.
 pub(super) fn name_instead_of_address(
     connection: &mut TcpStream,
     from: usize,

@@ -59,7 +59,6 @@ impl Member {
             .run(self.folder.path(), &script)
     }
 
-    /// Returns whether the member regards itself as the leader.
     pub fn is_leader(&self) -> bool {
         matches!(self.mode().as_deref(), Some("leader" | "standalone"))
     }
@@ -74,7 +73,6 @@ impl Member {
         u64::from_str_radix(&zxid, 16).ok()
     }
 
-    /// Returns a value of `mntr`.
     pub fn monitor(&self, name: &str) -> Option<String> {
         self.line("mntr", &format!("{name}\t"))
     }

@@ -68,7 +68,7 @@ impl ZooKeeper {
         self.members[member].four_letter(command)
     }
 
-    /// If an isolated old leader remains, returns the newer leader.
+    /// If an isolated old leader remains, returns the newer one.
     pub fn leader(&self) -> Result<usize> {
         let leaders = self.members.iter().enumerate().filter(|(_, member)| member.is_leader());
         // The zxid's upper half is the epoch.
@@ -110,7 +110,6 @@ fn listed(all: &[Ports], voters: usize) -> String {
     lines
 }
 
-/// Opens proxies from the member `from` to the others, and returns the hosts file of `from`.
 fn hosts(network: &Network, from: usize, all: &[Ports]) -> Result<String> {
     let mut lines = format!("127.0.0.1 localhost {}\n", name(from));
     for (to, ports) in all.iter().enumerate().filter(|(to, _)| *to != from) {

@@ -42,13 +42,13 @@ impl Default for Options {
 }
 
 methods::setters! { Options {
-    /// The voting members, by default three. One is a standalone server.
+    /// By default three. One is a standalone server.
     pub fn members(count: usize) sets voters to count;
     pub fn observers(count: usize) sets observers to count;
     /// By default 200 ms (ZooKeeper's is 2 s).
     pub fn tick(tick: Duration) sets tick to tick;
     pub fn durable() sets is_durable to true;
-    /// Uses the default heap, compilers and threads, for benchmarks.
+    /// The default heap, compilers and threads, for benchmarks.
     pub fn full_size() sets is_full_size to true;
 } }
 
@@ -99,7 +99,7 @@ impl Options {
         }
         let own = self.settings.iter().map(|(name, value)| (name.as_str(), value.clone()));
         lines.extend(own);
-        // Only a name's last value is written, because ZooKeeper rejects duplicate names.
+        // ZooKeeper rejects duplicate names, so only the last value is written.
         let mut text = String::new();
         for (index, (name, value)) in lines.iter().enumerate() {
             if lines[index + 1..].iter().all(|(later, _)| later != name) {

@@ -12,7 +12,7 @@ const PACKAGE: &str = "libzookeeper-java";
 
 const JARS: &str = "/usr/share/java";
 
-/// Jars of the class path. The manifest of `zookeeper.jar` adds the rest.
+/// The manifest of `zookeeper.jar` adds the rest.
 const CLASS_PATH: [&str; 5] = [
     "zookeeper.jar",
     "netty-codec.jar",
@@ -37,11 +37,11 @@ const SMALL_SETTINGS: [&str; 4] = [
     "-Dzookeeper.nio.numSelectorThreads=1",
     "-Dzookeeper.nio.numWorkerThreads=2",
     "-Dzookeeper.commitProcessor.numWorkerThreads=1",
-    // The size of a new transaction log in KiB. The default is 64 MB, and each restart creates one.
+    // In KiB. The default is 64 MB, and each restart creates a log.
     "-Dzookeeper.preAllocSize=1024",
 ];
 
-/// The longest pause, in milliseconds, before an isolated member contacts others again. The default
+/// In milliseconds, the longest pause before an isolated member contacts others again. The default
 /// is a minute.
 const ASKS_SOON: &str = "-Dzookeeper.fastleader.maxNotificationInterval=1000";
 
@@ -101,7 +101,7 @@ pub(super) fn start_with(
         .args(&options.properties)
         .arg(format!("-Dzookeeper.forceSync={force_sync}"))
         .arg(format!("-Dzookeeper.DigestAuthenticationProvider.superDigest={SUPERUSER_DIGEST}"))
-        // Each member has its own hosts file, so each pair of members has its own proxies.
+        // Each pair of members has its own proxies.
         .arg(format!("-Djdk.net.hosts.file={}", folder::text(&folder.join(HOSTS))))
         .args(["-cp", &class_path()?])
         .args(["org.apache.zookeeper.server.quorum.QuorumPeerMain", CONFIGURATION])

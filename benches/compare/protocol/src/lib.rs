@@ -1,7 +1,5 @@
 //! The benchmarks' protocol in Rust: see `benches/compare/README.md`. A subject's `main` calls
-//! [`serve`] for its [`Library`].
-//!
-//! A subject has one thread, because the driver pins it to one core.
+//! [`serve`] for its [`Library`]. A subject has one thread: the driver pins it to one core.
 #![forbid(unsafe_code)]
 #![allow(missing_docs)] // the names express the rest
 
@@ -34,15 +32,13 @@ pub const BACKENDS: &[&str] = &[
     "zookeeper",
 ];
 
-/// The TTL of all locks, for [`Library::open`] of libraries that set the TTL per connection.
+/// For libraries that set the TTL per connection in [`Library::open`].
 pub const TTL: Duration = Duration::from_secs(15);
 
 pub type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
 
-/// The first line that a subject prints.
 #[derive(Debug, Clone, Serialize)]
 pub struct Handshake {
-    /// The name in the tables.
     pub name: &'static str,
     pub library: &'static str,
     /// The language's version or the async runtime.

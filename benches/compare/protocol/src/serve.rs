@@ -13,7 +13,6 @@ use crate::{Cannot, Handshake, Library, Result, now};
 
 const AT_A_TIME: usize = 64;
 
-/// Runs a subject until its input ends.
 pub fn serve<L: Library>(handshake: &Handshake) {
     serve_by_backend(handshake, Commands::answer::<L>);
 }
@@ -27,8 +26,8 @@ pub fn serve_by_backend<F: Future<Output = ()> + 'static>(
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_all().build_local(LocalOptions::default());
     let runtime = runtime.expect("a runtime can be built");
-    // The work is in a spawned task, as in a service. `block_on`'s own future would be slower: when
-    // another task wakes it, tokio first polls for I/O events, with a system call.
+    // The work is in a spawned task, as in a service. When another task wakes `block_on`'s own
+    // future, tokio first polls for I/O events, with a system call.
     let serving = runtime.block_on(async {
         let answering = async {
             let mut lines = BufReader::new(stdin()).lines();

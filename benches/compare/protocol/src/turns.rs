@@ -69,7 +69,7 @@ impl Contest {
     }
 }
 
-/// Sleeps in a blocking thread, because tokio's timer is up to a millisecond late.
+/// tokio's timer is up to a millisecond late.
 async fn keep(section: Duration) -> Result<()> {
     Ok(spawn_blocking(move || std::thread::sleep(section)).await?)
 }

@@ -82,8 +82,7 @@ impl<'a> BackendRun<'a> {
         seen
     }
 
-    /// If there were few hand-overs, repeats the check for longer, because a subject may start
-    /// late.
+    /// After few hand-overs, repeats the check for longer, because a subject may start late.
     fn check(
         &self,
         subject: &mut RunningSubject<'_>,
@@ -161,7 +160,7 @@ impl<'a> BackendRun<'a> {
         }
         // The subjects' waiters may have left a thousand connections.
         self.dismiss_all();
-        // The rounds are the inner loop, so that the processes start only once per count.
+        // The rounds are the inner loop, so that processes start only once per count.
         for count in &pace.growing_processes {
             for round in 0..pace.growth_rounds {
                 let contest = Contest { processes: *count as usize, ..alone };
@@ -222,7 +221,6 @@ impl<'a> BackendRun<'a> {
             if !self.table.is_over(&key) {
                 let outcome = act(subject, &lock);
                 if let Err(Failure::Failed(_)) = outcome {
-                    // The subject's state is unknown after a failure.
                     subject.dismiss();
                 }
                 self.table.add(key, outcome);

@@ -36,7 +36,7 @@ fn threads(process: u32) -> impl Iterator<Item = i32> {
 }
 
 pub(super) fn used(processes: &[u32]) -> Duration {
-    // The larger time, because threads' times are exact, but only ticks include ended threads.
+    // Threads' times are exact, but only ticks include ended threads.
     let used_by = |process: &u32| used_by_threads(*process).max(used_in_ticks(*process));
     Duration::from_nanos(processes.iter().map(used_by).sum())
 }
@@ -52,7 +52,7 @@ fn used_by_threads(process: u32) -> u64 {
 fn used_in_ticks(process: u32) -> u64 {
     let ticks = || -> Option<u64> {
         let stat = read_to_string(format!("/proc/{process}/stat")).ok()?;
-        // Skip the process's name, which may contain spaces.
+        // The process's name may contain spaces.
         let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
         Some(fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?)
     };

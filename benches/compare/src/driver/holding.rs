@@ -34,8 +34,8 @@ impl BackendRun<'_> {
         let holds: Vec<u64> = [1].into_iter().chain(self.pace.holds.clone()).collect();
         for (round, count) in holds.into_iter().enumerate() {
             for at in 0..self.subjects.len() {
-                // Each count starts with a different subject, because later subjects may reuse
-                // memory that the server has allocated.
+                // Each count starts with a different subject, because later ones may reuse memory
+                // that the server has allocated.
                 let subject = (at + round) % self.subjects.len();
                 let kind = self.subjects[subject].program.kind;
                 if self.pace.is_for(kind, "renewal", count, REGIME) {
@@ -95,7 +95,7 @@ impl BackendRun<'_> {
 
 impl RunningSubject<'_> {
     fn wait(&mut self, lock: &str) -> Result<(), Failure> {
-        // End the processes, which may have threads of earlier measurements.
+        // The processes may have threads of earlier measurements.
         self.dismiss();
         let (pace, ttl) = (self.pace, TTL.as_millis());
         let waited = self.used(REGIME, WAITING_PROCESSES + 1, |workers| {

@@ -28,7 +28,7 @@ pub struct Plan {
     pub rounds: usize,
     /// Measures for a moment, only to check that everything works.
     pub smoke: bool,
-    /// Lockwright's programs: the baseline, the current build, and perhaps an earlier build.
+    /// The baseline, the current build, and perhaps an earlier build.
     pub ours: Vec<(Kind, Vec<String>)>,
     pub peers: Vec<Vec<String>>,
     /// The peers that couldn't be built.
@@ -117,7 +117,7 @@ fn meet(plan: &Plan, missing: &mut Vec<Missing>) -> servers::Result<Vec<Program>
         match Program::meet(command.clone(), kind, &plan.logs) {
             Ok(mut program) => {
                 if kind == Kind::Before {
-                    // Without a space, because locks' names contain this name.
+                    // Without a space: locks' names contain this name.
                     program.handshake.name += "-before";
                 }
                 programs.push(program);

@@ -6,7 +6,7 @@ pub(super) const TTL: Duration = Duration::from_secs(15);
 
 pub(super) const TASKS: usize = 8;
 
-/// The limit of a peer's waiters: a thousand polling waiters would end only after minutes.
+/// A thousand polling waiters of a peer would end only after minutes.
 const WAITERS_OF_PEERS: u64 = 96;
 
 const HOLDS_OF_PEERS: u64 = 1_000;
@@ -26,8 +26,7 @@ pub(super) struct Pace {
     pub(super) waiters_waiting: usize,
     pub(super) holds: Vec<u64>,
     pub(super) holding: Duration,
-    /// The pause before renewals are measured: half the renewal interval, which puts the holds'
-    /// renewal in the middle of the measurement.
+    /// Half the renewal interval, which puts the holds' renewal in the middle of the measurement.
     pub(super) before_renewal: Duration,
     /// A third of the TTL, in which each hold is renewed once.
     pub(super) renewal: Duration,
@@ -35,10 +34,10 @@ pub(super) struct Pace {
     pub(super) growth: Duration,
     pub(super) waiters: Vec<u64>,
     pub(super) hand_overs_seen: usize,
-    /// If true, processes aren't pinned, and peers run only `pairs` and `hand-over`, in one regime.
+    /// Processes aren't pinned, and peers run only `pairs` and `hand-over`, in one regime.
     pub(super) is_smoke: bool,
-    /// The numbers of processes in the workload `processes`. Peers skip this workload, because
-    /// dozens of JVMs and Node processes need too much memory.
+    /// The numbers of processes in the workload `processes`. Peers skip it: dozens of JVMs and Node
+    /// processes need too much memory.
     pub(super) growing_processes: Vec<u64>,
 }
 

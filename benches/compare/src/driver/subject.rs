@@ -21,7 +21,7 @@ pub(super) struct RunningSubject<'a> {
 pub(super) struct Used<T> {
     pub(super) of: T,
     pub(super) served: Option<f64>,
-    /// The keep-alives in `served`, if the server counts them separately.
+    /// The keep-alives in `served`, if counted.
     pub(super) keep_alives: Option<f64>,
     pub(super) servers_us: f64,
     pub(super) subject_us: f64,
@@ -72,7 +72,7 @@ impl<'a> RunningSubject<'a> {
         self.workers.clear();
     }
 
-    /// Returns the time of each acquire with its release, in nanoseconds.
+    /// Returns the nanoseconds of each acquire with its release.
     pub(super) fn pairs(
         &mut self,
         regime: Regime,
@@ -88,7 +88,7 @@ impl<'a> RunningSubject<'a> {
         })
     }
 
-    /// After an error, the caller must dismiss the subject, because workers may still run.
+    /// After an error, the caller must dismiss the subject: workers may still run.
     pub(super) fn contest(
         &mut self,
         regime: Regime,
@@ -122,13 +122,13 @@ impl<'a> RunningSubject<'a> {
         if !self.pace.is_smoke {
             regime.pin(&theirs, &subjects);
         }
-        // Queries for keep-alives count as commands, so they precede the first count of commands
-        // and follow the last.
+        // Queries for keep-alives count as commands, so they precede the first count and follow the
+        // last.
         let alive = servers.counts.keep_alives().map_err(unanswered)?;
         let served = servers.counts.served().map_err(unanswered)?;
         let before = (cores::used(&theirs), cores::used(&subjects));
         let of = act(&mut self.workers[..count])?;
-        // List the processes again, because some servers start a process per connection.
+        // Some servers start a process per connection.
         let after = (cores::used(&servers.processes()), cores::used(&subjects));
         let served = servers.served_since(served).map_err(unanswered)?.map(|served| served as f64);
         let keep_alives = servers.keep_alives_since(&alive).map_err(unanswered)?;

@@ -10,7 +10,6 @@ const SHARES: [f64; 13] =
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
     pub(super) workload: &'static str,
-    /// The workload's number, as in [`Cell`].
     pub(super) at: u64,
     pub(super) regime: Regime,
     pub(super) subject: String,
@@ -103,7 +102,6 @@ impl Table {
     }
 }
 
-/// Rounds to four digits, because further digits are noise.
 fn rounded(figure: f64) -> f64 {
     if figure == 0.0 {
         return 0.0;

@@ -1,4 +1,3 @@
-/// The turn of a task. Times are in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Turn {
     pub(super) process: usize,
@@ -83,8 +82,8 @@ impl Turns {
         waits
     }
 
-    /// Returns Jain's index of fairness (Jain, Chiu and Hawe, 1984): 1 if all `workers` had equally
-    /// many turns, 1/`workers` if one had all.
+    /// Returns Jain's index of fairness (Jain, Chiu and Hawe, 1984): 1 for equally many turns of
+    /// all `workers`, 1/`workers` if one had all.
     pub(super) fn jain(&self, workers: usize) -> Option<f64> {
         let by_task = self.are_of_one_process();
         let mut counts = vec![0_f64; workers];

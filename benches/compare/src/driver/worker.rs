@@ -71,7 +71,6 @@ impl Program {
         let mut process = command.spawn().map_err(|error| failed(&error))?;
         let (commands, output) = (process.stdin.take(), process.stdout.take());
         let (sender, answers) = channel();
-        // A read could block indefinitely.
         std::thread::spawn(move || {
             let lines = output
                 .into_iter()

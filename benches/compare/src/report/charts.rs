@@ -11,9 +11,8 @@ pub(super) const KINDS: [&str; 3] = ["points", "latency", "growth"];
 const OURS: RGBColor = RGBColor(11, 107, 203);
 const BEFORE: RGBColor = RGBColor(127, 178, 229);
 const BASELINE: RGBColor = RGBColor(110, 119, 129);
-/// Points are labelled, so all peers have the same colour.
+/// Points are labelled, so all peers have one colour.
 const PEER: RGBColor = RGBColor(169, 184, 198);
-/// Lines aren't labelled, so each peer has its own colour.
 const HUES: [u32; 15] = [
     0xe6_194b, 0x3c_b44b, 0x91_1eb4, 0x00_8080, 0xf5_8230, 0xf0_32e6, 0x80_8000, 0xa0_0000,
     0x5a_5aa0, 0x9a_6324, 0x28_bed2, 0xe6_7896, 0x6e_a000, 0x50_3c28, 0xc8_aa00,
@@ -57,8 +56,7 @@ fn timed(workload: &Workload) -> &'static str {
     if workload.id == "pairs" { "pairs" } else { "waits" }
 }
 
-/// Draws ratios to the baseline. If less is better, draws figures, because the baseline's figure is
-/// often zero.
+/// Draws ratios to the baseline; figures if less is better, because the baseline's is often zero.
 fn points(view: &View<'_>, workload: &Workload) -> Drawn<Option<String>> {
     let are_ratios = workload.more_is_better;
     let regimes = view.regimes(workload);

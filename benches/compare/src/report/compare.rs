@@ -8,12 +8,12 @@ use crate::results::{Cell, Kind, Results, Subject};
 use crate::workload::Workload;
 
 struct Change {
-    /// The factor of the improvement. Below 1, the figure is worse.
+    /// The factor of the improvement; below 1, the figure is worse.
     goodness: f64,
     line: String,
 }
 
-/// Divides each figure by the baseline's, if any, because a slower machine changes both figures.
+/// Divides each figure by the baseline's, if any: a slower machine changes both.
 pub fn text(old: &Results, new: &Results, all: bool) -> String {
     let (before, after) = (View::of(old), View::of(new));
     let wanted = |cell: &&Cell| {
@@ -66,7 +66,7 @@ fn kind_of(cell: &Cell) -> String {
     format!("{backend}, {workload}, {}: {subject}", names::regime(*regime))
 }
 
-/// Returns `None` if the cells can't be compared, and `Some(None)` if they differ only by noise.
+/// Returns `None` if the cells can't be compared, `Some(None)` for a difference by noise.
 fn change(before: (&View<'_>, &Cell), after: (&View<'_>, &Cell)) -> Option<Option<Change>> {
     let (_, cell) = after;
     let workload = Workload::of(&cell.workload)?;

@@ -35,7 +35,6 @@ pub(super) struct Points<'a> {
     pub(super) scale: String,
     pub(super) panels: Vec<&'a str>,
     pub(super) rows: Vec<Row>,
-    /// The position of the baseline's vertical line.
     pub(super) base: Option<f64>,
     pub(super) tick: Write,
 }
@@ -149,7 +148,6 @@ impl Lines<'_> {
             .x_label_formatter(&label)
             .y_label_formatter(&|log| (self.tick)(10_f64.powf(*log)))
             .draw()?;
-        // The first series is drawn last, so it is on top.
         for series in series.iter().rev() {
             let shown = series.points.iter().filter(|(_, value)| *value > 0.0);
             let points: Vec<_> = shown.map(|(at, value)| (*at, value.log10())).collect();

@@ -74,7 +74,7 @@ pub fn read(path: &Path) -> io::Result<Results> {
     let invalid = |problem: String| {
         io::Error::new(io::ErrorKind::InvalidData, format!("{}: {problem}", path.display()))
     };
-    // Check the format first, because results in another format may lack fields.
+    // Results in another format may lack fields.
     let found: serde_json::Value = serde_json::from_str(&text).map_err(|error| {
         invalid(format!("not JSON, so no results of `cargo xtask bench`: {error}"))
     })?;

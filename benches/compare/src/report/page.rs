@@ -56,7 +56,7 @@ impl Page {
     }
 }
 
-/// Wraps text, but not before a word that would be Markdown syntax at the start of a line.
+/// Doesn't wrap before a word that would be Markdown syntax at the start of a line.
 fn wrapped(text: &str, first: &str, next: &str) -> String {
     let is_word = |word: &str| word.starts_with(|c: char| c.is_alphabetic() || "*`\\(".contains(c));
     let (mut page, mut column) = (first.to_owned(), first.len());

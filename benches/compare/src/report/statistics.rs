@@ -1,5 +1,5 @@
-//! The noise has an unknown distribution, so this module uses medians, distribution-free intervals,
-//! and an exact rank test.
+//! The noise's distribution is unknown: hence medians, distribution-free intervals and an exact
+//! rank test.
 
 /// The confidence that a spread contains the true median, with enough rounds.
 pub const CERTAINTY: f64 = 0.98;
@@ -7,7 +7,7 @@ pub const CERTAINTY: f64 = 0.98;
 /// The smallest change between runs that counts. A different memory layout may cause a smaller one.
 pub const BETWEEN_RUNS: f64 = 0.1;
 
-/// The maximum number of each run's values in the exact test, so that the test is fast.
+/// The most values of each run in the exact test, which limits its time.
 const ENOUGH: usize = 40;
 
 /// Returns the smallest change that counts: larger for few rounds, which may agree by chance.
@@ -21,8 +21,7 @@ pub fn relevant(rounds: usize) -> f64 {
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Spread {
-    /// The lower end of the interval that contains the true median with [`CERTAINTY`]: the minimum
-    /// if there are up to ten rounds.
+    /// The lower end of the interval that contains the true median with [`CERTAINTY`].
     pub low: f64,
     pub median: f64,
     pub high: f64,
@@ -83,7 +82,6 @@ fn sorted(values: &[f64]) -> Vec<f64> {
     sorted
 }
 
-/// Zero to zero is 1.
 pub fn ratios(of: &[f64], to: &[f64]) -> Vec<f64> {
     of.iter().zip(to).map(|(of, to)| if of == to { 1.0 } else { of / to }).collect()
 }
@@ -106,7 +104,7 @@ pub fn differ(old: &[f64], new: &[f64]) -> bool {
 pub fn mann_whitney(one: &[f64], other: &[f64]) -> f64 {
     let (one, other) = (&one[..one.len().min(ENOUGH)], &other[..other.len().min(ENOUGH)]);
     let all = sorted(&[one, other].concat());
-    // Returns twice the mid-rank, which is an integer.
+    // Twice the mid-rank is an integer.
     let rank = |value: &f64| {
         let below = all.partition_point(|known| known < value);
         below + 1 + all.partition_point(|known| known <= value)

@@ -38,7 +38,7 @@ pub(super) fn glance(page: &mut Page, view: &View<'_>) {
 
 pub(super) fn figures(page: &mut Page, view: &View<'_>, workload: &Workload) {
     let figure = names::title(workload.measure);
-    // The maximum of all subjects' rounds, because a failed subject has fewer.
+    // A failed subject has fewer rounds.
     let cells = view.places(workload).flat_map(|place| view.at(&place).to_vec());
     let rounds = cells.filter_map(|cell| Some(spread(cell, workload.measure)?.rounds)).max();
     let rounds = match rounds.unwrap_or(0) {
@@ -126,8 +126,8 @@ fn regimes(view: &View<'_>, workload: &Workload) -> String {
     view.regimes(workload).into_iter().map(names::regime).collect::<Vec<_>>().join(" / ")
 }
 
-/// Writes the workload's other measures. If it has a growing number (of waiters, for example),
-/// writes those at each subject's largest number.
+/// Writes the workload's other measures, at each subject's largest number if one grows (of waiters,
+/// for example).
 fn others(page: &mut Page, view: &View<'_>, workload: &Workload) {
     let has = |cell: &Cell, measure: &str| cell.measures.contains_key(measure);
     let cells = || view.places(workload).flat_map(|place| view.at(&place).to_vec());

@@ -10,7 +10,6 @@ pub(super) const REGIMES: [Regime; 2] = [Regime::TwoCores, Regime::OneCore];
 
 pub(super) const KEEP_ALIVES: &str = "keep_alives_per_second";
 
-/// The key of a cell, without the subject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place<'a> {
     pub(super) workload: &'a str,

@@ -35,7 +35,6 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     BACKENDS.iter().map(|(name, _)| *name)
 }
 
-/// The servers of one backend, stopped on drop.
 #[derive(Debug)]
 pub struct Servers {
     /// The URL for Lockwright.
@@ -44,7 +43,7 @@ pub struct Servers {
     pub addresses: Vec<String>,
     pub version: (String, String),
     pub(crate) counts: Box<dyn Counts>,
-    /// The servers' first processes, which may start more processes.
+    /// The servers' first processes.
     roots: Vec<u32>,
     per_look: u64,
 }
@@ -56,8 +55,8 @@ pub(crate) trait Counts: Debug {
         Ok(None)
     }
 
-    /// Returns each connection's number of keep-alives so far, if the server counts them
-    /// separately. [`Self::served`] includes keep-alives.
+    /// Returns each connection's number of keep-alives so far, included in [`Self::served`], if the
+    /// server counts them.
     fn keep_alives(&self) -> Result<BTreeMap<String, u64>> {
         Ok(BTreeMap::new())
     }
@@ -85,7 +84,7 @@ impl Servers {
         this.roots = descendants::of(us);
         this.roots.retain(|process| !before.contains(process));
         // `served` itself sends commands. Their number is the smallest of several differences,
-        // because a cluster's internal commands increase some differences.
+        // because a cluster's internal commands increase some.
         let served = || Ok(this.counts.served()?.unwrap_or(0));
         let counts: Vec<u64> = (0..4).map(|_| served()).collect::<Result<_>>()?;
         let differences = counts.windows(2).map(|pair| pair[1].saturating_sub(pair[0]));
@@ -98,8 +97,8 @@ impl Servers {
         Ok(served.map(|(now, before)| now.saturating_sub(before + self.per_look)))
     }
 
-    /// Returns the number of keep-alives since `before`, on connections open at both times, if the
-    /// servers count them.
+    /// Returns the number of keep-alives since `before`, on connections open at both times, if
+    /// counted.
     pub fn keep_alives_since(&self, before: &BTreeMap<String, u64>) -> Result<Option<u64>> {
         let now = self.counts.keep_alives()?;
         let of_connection = |(connection, count): (&String, &u64)| {

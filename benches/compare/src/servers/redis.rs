@@ -21,7 +21,7 @@ pub(super) fn cluster() -> Result<Servers> {
     let cluster = Cluster::start()?;
     let nodes = cluster.nodes.iter().map(|node| format!("redis://{}/", node.address()));
     let addresses = nodes.collect();
-    // Replicas repeat the masters' commands, so only masters count.
+    // Replicas repeat the masters' commands.
     start(cluster.url(), addresses, cluster, |cluster| Ok(cluster.nodes[..3].iter().collect()))
 }
 

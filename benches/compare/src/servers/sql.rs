@@ -3,7 +3,7 @@ use tempfile::TempDir;
 
 use super::{Counts, Result, Servers};
 
-/// The server's connection limit: a thousand waiters, and some other connections.
+/// A thousand waiters, and some other connections.
 const CONNECTIONS: &str = "1200";
 
 pub(super) fn sqlite() -> Result<Servers> {

@@ -10,7 +10,6 @@ const TICK: Duration = Duration::from_secs(2);
 
 pub(super) fn three() -> Result<Servers> {
     let options = ZooKeeper::options().durable().full_size().tick(TICK);
-    // Removes the limit of sixty connections per host.
     let ensemble = options.set("maxClientCnxns", "0").start()?;
     let addresses = ensemble.members.iter().map(|member| member.address().to_string()).collect();
     let answer = ensemble.four_letter(0, "srvr")?;
@@ -31,8 +30,8 @@ impl Counts for ZooKeeper {
         Ok(Some(sum))
     }
 
-    /// Counts pings: a connection's packets minus its last request number. Clients number their
-    /// requests, except pings, consecutively.
+    /// Counts pings: a connection's packets minus its last request number. Clients number all
+    /// requests except pings.
     fn keep_alives(&self) -> Result<BTreeMap<String, u64>> {
         let mut pings = BTreeMap::new();
         for member in 0..self.members.len() {
@@ -51,7 +50,7 @@ fn pings_of(line: &str) -> Option<(String, u64)> {
         let mut fields = fields.trim_end_matches(')').split(',');
         fields.find_map(|field| field.strip_prefix(name)?.strip_prefix('='))
     };
-    // Skip connections of four-letter commands, which have no session.
+    // Connections of four-letter commands have no session.
     field("sid")?;
     let received: u64 = field("recved")?.parse().ok()?;
     let last = field("lcxid").and_then(|last| u64::from_str_radix(&last[2..], 16).ok());

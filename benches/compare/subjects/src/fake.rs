@@ -14,7 +14,7 @@ fn kind() -> &'static str {
     std::env::args().nth(1).map_or("honest", |kind| &*kind.leak())
 }
 
-/// A file lock. File locks aren't fair, so this process's tasks queue for a mutex first.
+/// File locks aren't fair, so this process's tasks queue for a mutex first.
 struct Fake {
     kind: &'static str,
     prefix: String,

@@ -32,7 +32,7 @@ struct Queues {
     /// By revision.
     keys: HashMap<String, BTreeMap<i64, String>>,
     waiting: HashMap<String, oneshot::Sender<()>>,
-    /// The revision at which `keys` was read. The watch's events up to this revision are skipped.
+    /// The revision at which `keys` was read; the watch's earlier events are skipped.
     revision: i64,
 }
 
@@ -104,7 +104,7 @@ impl Library for Etcd {
         self.asked.set(number + 1);
         let key = format!("{PREFIX}{name}{END}{}/{number}", process::id());
         let (front, in_front) = oneshot::channel();
-        // Insert the waiter before the key exists, so that the waiter misses no event.
+        // Insert the waiter before the key exists, so that it misses no event.
         locked(queues).waiting.insert(key.clone(), front);
         self.client.clone().put(&*key, "", Some(options)).await?;
         in_front.await?;

@@ -27,7 +27,8 @@ const INSERT_IN_TURN: &str = "INSERT IGNORE INTO bench_baseline_lease
 
 const DELETE: &str = "DELETE FROM bench_baseline_lease WHERE name = ? AND token = ?";
 
-/// Releases the named lock before the commit, so the next waiter's insert waits for the commit.
+/// Releases the named lock before the commit, so that the next waiter's insert waits for the
+/// commit.
 const DELETE_IN_TURN: &str =
     "DELETE FROM bench_baseline_lease WHERE name = ? AND token = ? AND RELEASE_LOCK(?) = 1";
 
@@ -107,7 +108,7 @@ impl Server for Mysql {
     }
 }
 
-/// Returns a hash, because `GET_LOCK` limits a name's length and ignores its case.
+/// Returns a hash: `GET_LOCK` limits a name's length and ignores its case.
 fn lock(name: &str) -> String {
     format!("{:016x}", key(name))
 }

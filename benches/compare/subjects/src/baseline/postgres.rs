@@ -27,7 +27,7 @@ const INSERT_IN_TURN: &str = "INSERT INTO bench_baseline_lease
 
 const DELETE: &str = "DELETE FROM bench_baseline_lease WHERE name = $1 AND token = $2";
 
-/// Unlocks before the commit, so the next waiter's insert waits for the commit.
+/// Unlocks before the commit, so that the next waiter's insert waits for the commit.
 const DELETE_IN_TURN: &str = "
     WITH gone AS (DELETE FROM bench_baseline_lease WHERE name = $1 AND token = $2 RETURNING 1)
     SELECT 1 FROM gone WHERE pg_advisory_unlock($3)";

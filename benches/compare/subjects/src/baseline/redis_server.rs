@@ -26,7 +26,7 @@ pub(super) struct Hold {
     pub(super) turn: Option<Turn>,
 }
 
-/// The right to acquire a name: the only element of a list. A waiter pops it, and pushes it back
+/// The right to acquire a name: the only element of a list, which a waiter pops, and pushes back
 /// after the release.
 pub(super) struct Turn(Box<Lent<MultiplexedConnection>>);
 
@@ -76,7 +76,7 @@ impl Server {
         Ok(renewed)
     }
 
-    /// Waits on a separate connection, because BLPOP blocks its connection.
+    /// BLPOP blocks its connection, so this opens another.
     pub(super) async fn wait(&self, name: &str) -> Result<Turn> {
         let list = format!("{}:turn", key(name));
         if !self.ready.borrow().contains(name) {
@@ -111,7 +111,7 @@ impl Server {
     }
 }
 
-/// Returns a hash tag, so that a name's keys are in one slot.
+/// Returns a hash tag, which puts a name's keys in one slot.
 fn key(name: &str) -> String {
     format!("{{{name}}}")
 }

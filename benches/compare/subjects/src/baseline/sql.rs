@@ -25,8 +25,8 @@ pub(super) trait Server: Sized + 'static {
 
     async fn connect(&self) -> Result<Self::Connection>;
 
-    /// Inserts a lease. Returns `false` if the name has one. If `in_turn`, first waits in the
-    /// server's queue, which each [`Self::delete`] with `in_turn` advances.
+    /// Returns `false` if the name has a lease. With `in_turn`, first waits in the server's queue,
+    /// which each [`Self::delete`] with `in_turn` advances.
     async fn insert(on: &mut Self::Connection, lease: &Lease<'_>, in_turn: bool) -> Result<bool>;
 
     /// Returns `false` if there was no lease.
@@ -103,7 +103,7 @@ impl<S: Server> Library for Sql<S> {
             _ => Mode::Lease,
         };
         let baseline = Self {
-            // The query of the URL is removed, because its `mode` is for Lockwright only.
+            // The URL's `mode` is for Lockwright only.
             server: S::new(urls[0].split('?').next().unwrap_or_default())?,
             mode,
             requests: Pool::of(REQUESTS),

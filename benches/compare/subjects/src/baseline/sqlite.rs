@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use super::memory::Memory;
 use super::{held, lost, servers};
 
-/// Lockwright's settings, with which a grant and a release each wait for the disk.
+/// Lockwright's settings: a grant and a release each wait for the disk.
 const SETTINGS: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
     CREATE TABLE IF NOT EXISTS bench_baseline_lease (
         name TEXT PRIMARY KEY, token INTEGER NOT NULL, expires INTEGER NOT NULL
@@ -34,7 +34,7 @@ const POLL: Duration = Duration::from_millis(1);
 pub(super) struct Sqlite {
     connection: Mutex<SqliteConnection>,
     token: i64,
-    /// A mutex per name, so that only one of this process's tasks polls.
+    /// Only one of this process's tasks polls a name.
     names: Memory,
 }
 
@@ -51,8 +51,7 @@ impl Sqlite {
         Ok(upsert.execute(&mut *connection).await?.rows_affected() == 1)
     }
 
-    /// Returns whether an unexpired lease exists. Unlike [`Self::upsert`], this doesn't block
-    /// writers.
+    /// Unlike [`Self::upsert`], this doesn't block writers.
     async fn is_held(&self, name: &str) -> sqlx::Result<bool> {
         let mut connection = self.connection.lock().await;
         let held = query(HELD).bind(name).bind(now()).fetch_optional(&mut *connection).await?;
@@ -123,7 +122,7 @@ async fn patient<T>(mut ask: impl AsyncFnMut() -> sqlx::Result<T>) -> Result<T> 
             Err(error) => error,
         };
         let code = error.as_database_error().and_then(|cause| cause.code()?.parse::<u32>().ok());
-        // SQLITE_BUSY is 5, which is the low byte of its extended codes.
+        // SQLITE_BUSY is 5, the low byte of its extended codes.
         if code.is_none_or(|code| code & 0xff != 5) {
             return Err(error.into());
         }

@@ -20,7 +20,7 @@ impl Library for Rslock {
             "redis-cluster" => LockManager::new_cluster(urls)?,
             _ => LockManager::new(urls),
         };
-        // The manager connects at its first acquire, so this acquires an unused name.
+        // The manager connects at its first acquire.
         let name = format!("open/{}", std::process::id());
         manager.acquire(&*name, Duration::from_secs(1)).await?.release().await;
         Ok(Self { manager })

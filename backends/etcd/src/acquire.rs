@@ -32,16 +32,15 @@ pub(crate) struct AcquireSteps<'a> {
     /// True if the oldest key in the name's range belongs to another name, so the client must put
     /// its key in a non-empty range. With raw names, the range of `a` contains the keys of `a/b`.
     pub(crate) must_queue: bool,
-    /// The number of key deletions that the watch reported before the request. After a later one of
-    /// an awaited key, the waiter retries at once.
+    /// The number of key deletions that the watch reported before the request. After a later
+    /// deletion of an awaited key, the waiter retries at once.
     deletions: usize,
-    /// True if the watch was active before the request.
     is_watched: bool,
     begun: BootInstant,
 }
 
-/// Acquires the lock or joins its queue. If the future is dropped, the claim's key stays until the
-/// claim is released or overdue (`lease_tasks.rs`).
+/// Acquires the lock or joins its queue. The key of a dropped call stays until its claim is
+/// released or overdue (`lease_tasks.rs`).
 pub(crate) async fn acquire(
     shared: &Arc<Shared>,
     claim: &Claim,
@@ -118,7 +117,7 @@ impl<'a> AcquireSteps<'a> {
     }
 
     /// Reports that `owner` holds the lock. If `is_unsure`, an earlier request may still add the
-    /// claim's key, so the claim stays registered until its release.
+    /// claim's key, so the claim stays registered.
     pub(crate) fn reject_busy(&self, is_unsure: bool, owner: &Entry) -> Step {
         if !is_unsure {
             self.shared.forget(self.claim);
@@ -126,7 +125,7 @@ impl<'a> AcquireSteps<'a> {
         Step::Done(AcquireOutcome::Busy(busy(owner, is_unsure)))
     }
 
-    /// Forgets the claim. If `is_unsure`, first puts a tombstone, to reject an earlier request that
+    /// Forgets the claim. If `is_unsure`, first puts a tombstone against an earlier request that
     /// may still arrive.
     pub(crate) async fn give_up(&self, is_unsure: bool) -> Result<()> {
         let (shared, claim) = (self.shared, self.claim);
@@ -160,8 +159,8 @@ impl<'a> AcquireSteps<'a> {
         self.place(place, owner, previous.keys.first().map(QueueKey::of)).await
     }
 
-    /// Renews a waiting fixed claim's lease, because no background task does. The claim's TTL
-    /// starts only with its grant. Returns false if the lease has ended.
+    /// Renews a waiting fixed claim's lease, because no background task does. Its TTL starts only
+    /// with its grant. Returns false if the lease has ended.
     pub(crate) async fn keep_fixed(&self, Place { lease, is_held, .. }: &Place) -> Result<bool> {
         if !lease.is_fixed || *is_held || self.shared.clock.now() < lease.due() {
             return Ok(true);
@@ -237,11 +236,11 @@ impl<'a> AcquireSteps<'a> {
     }
 
     /// Keeps the claim in the queue behind the entries `before`, to wait for the keys `blockers`.
-    /// Deletes the claim's key instead in these cases:
+    /// Deletes its key instead if:
     ///
-    /// - The claim doesn't wait.
-    /// - The first entry has another lock type.
-    /// - An entry is the claim's own earlier key, on another lease, so the claim would wait for
+    /// - the claim doesn't wait,
+    /// - the first entry has another lock type, or
+    /// - an entry is the claim's own earlier key, on another lease: the claim would wait for
     ///   itself.
     pub(crate) async fn wait_or_leave(
         &self,
@@ -267,7 +266,7 @@ impl<'a> AcquireSteps<'a> {
         }
         shared.wakeups.subscribers.waits(&claim.name);
         let mut busy = busy(owner, true);
-        // A fixed claim's next poll renews the lease (`keep_fixed`), so poll when the lease is due.
+        // A fixed claim's next poll renews the lease (`keep_fixed`), so poll when that is due.
         let until_due = || lease.due().saturating_since(shared.clock.now());
         let intervals = [(!self.is_watched).then_some(POLL), lease.is_fixed.then(until_due)];
         busy.retry_after = intervals.into_iter().flatten().min();
@@ -284,8 +283,7 @@ impl<'a> AcquireSteps<'a> {
         let left = || lease.valid_until().saturating_since(self.begun);
         if left() < claim.ttl * 2 / 3 {
             return match shared.confirm(lease).await {
-                // Some etcd versions accept a keep-alive of a lease that they are about to end, so
-                // read the key again.
+                // Some etcd versions accept a keep-alive of a lease that they are about to end.
                 Ok(()) => Ok(Step::Again),
                 Err(failure) if is_lease_not_found(&failure) => Ok(Step::Again),
                 Err(failure) => Err(Effect::Changes
@@ -328,7 +326,7 @@ impl<'a> AcquireSteps<'a> {
     }
 }
 
-/// Moves the entry's key to a lease of this client, unless the key has changed since it was read.
+/// Moves the entry's key to a lease of this client, unless the key has changed since the read.
 pub(crate) async fn take_over(shared: &Arc<Shared>, claim: &Claim, entry: &Entry) -> Result<()> {
     if let Some(note) = entry.broken() {
         return Err(ended(Some(note)));

@@ -2,8 +2,7 @@
 //!
 //! The client reads the queue. If the claim can be granted, the client adds its key unless another
 //! was added after the read. If the claim must wait, or after `JOINS` failed attempts, it adds the
-//! key unconditionally. So the key of a claim that doesn't wait can delay other claims only after
-//! `JOINS` attempts.
+//! key unconditionally. So a claim that doesn't wait can delay others only after `JOINS` attempts.
 
 use std::sync::Arc;
 
@@ -79,8 +78,8 @@ impl AcquireSteps<'_> {
         }
     }
 
-    /// Puts the key. With a `snapshot`, the put fails if a key was added to the queue since, or if
-    /// the key of the reader whose fence this claim takes has changed.
+    /// Puts the key. With a `snapshot`, fails if a key was added to the queue since, or if the key
+    /// of the reader whose fence this claim takes has changed.
     async fn put(
         &mut self,
         lease: &Arc<Lease>,

@@ -57,8 +57,8 @@ async fn break_one(
     Err(error(ErrorKind::Unavailable, message))
 }
 
-/// Returns how long the holder may rely on the hold. A fixed hold has the time `left`, a renewable
-/// one the whole TTL `granted`: the holder may just have renewed it.
+/// Returns how long the holder may rely on the hold: a fixed one for the time `left`, a renewable
+/// one for the whole TTL `granted`, because the holder may just have renewed it.
 fn valid_for(entry: &Entry, left: Duration, granted: Duration) -> Duration {
     let is_fixed = entry.value.as_ref().is_some_and(|value| value.fixed);
     if is_fixed { left } else { granted }
@@ -106,7 +106,7 @@ fn did_first_request(answered: &TxnReply, entry: &Entry, request: Token) -> Resu
     }
 }
 
-/// Marks the hold as broken, so renewals are rejected, and moves it to a lease without renewals.
+/// Marks the hold as broken, which rejects renewals, and moves it to a lease without renewals.
 async fn let_run_out(shared: &Arc<Shared>, entry: &Entry, note: &str) -> Result<Option<Broken>> {
     let Some(value) = &entry.value else {
         let message = "the holder isn't a Lockwright client and can't be stopped from renewing; \

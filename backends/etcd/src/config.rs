@@ -67,19 +67,16 @@ impl Config {
         .checked()
     }
 
-    /// Sets the prefix of all keys; `lockwright/` by default.
-    ///
-    /// To share a lock, a Go program uses this prefix followed by the lock's name.
+    /// Sets the prefix of all keys; `lockwright/` by default. To share a lock, a Go program uses
+    /// this prefix followed by the lock's name.
     #[must_use]
     pub fn key_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.keys.prefix = prefix.into();
         self
     }
 
-    /// Sets whether keys contain names unchanged.
-    ///
-    /// By default, slashes in names are percent-encoded. With unchanged names, a Go program that
-    /// locks `a` waits for Lockwright's lock of `a/b`.
+    /// Sets whether keys contain names unchanged. By default, slashes in names are percent-encoded.
+    /// With unchanged names, a Go program that locks `a` waits for Lockwright's lock of `a/b`.
     #[must_use]
     pub fn raw_names(mut self, raw: bool) -> Self {
         self.keys.raw = raw;
@@ -89,9 +86,8 @@ impl Config {
     /// Sets the timeout of a request; 3 s by default, long enough to elect a leader.
     ///
     /// If the first attempt gets no response within a third of this time, the client sends the
-    /// request to another member. While all members are down, the client retries. After the
-    /// timeout, a change that may have been sent is indeterminate, and any other request has
-    /// failed.
+    /// request to another member. While all members are down, it retries. After the timeout, a
+    /// change that may have been sent is indeterminate, and any other request has failed.
     #[must_use]
     pub fn response_timeout(mut self, limit: Duration) -> Self {
         self.response_timeout = limit;
@@ -106,28 +102,25 @@ impl Config {
     }
 
     /// Sets the interval of pings on a silent connection, and a ping's timeout: 5.5 s and 1 s by
-    /// default.
-    ///
-    /// If the interval is less than etcd's `--grpc-keepalive-min-time`, by default 5 s, etcd closes
-    /// the connection.
+    /// default. If the interval is less than etcd's `--grpc-keepalive-min-time`, by default 5 s,
+    /// etcd closes the connection.
     #[must_use]
     pub fn keep_alive(mut self, interval: Duration, limit: Duration) -> Self {
         self.keep_alive = (interval, limit);
         self
     }
 
-    /// Sets a provider of credentials, which replace the login in the URL.
-    ///
-    /// The client calls the provider for each connection to a member. It reconnects after etcd
-    /// rejects the password of an open connection.
+    /// Sets a provider of credentials, which replace the login in the URL. The client calls it for
+    /// each connection to a member, and reconnects after etcd rejects the password of an open
+    /// connection.
     #[must_use]
     pub fn credentials(mut self, provider: CredentialProvider) -> Self {
         self.credentials = Some(provider);
         self
     }
 
-    /// Returns whether the client may have a login or a certificate. The driver's options don't show
-    /// theirs.
+    /// Returns whether the client may have a login or a certificate. The driver's options don't
+    /// show theirs.
     pub(crate) fn may_have_login(&self) -> bool {
         self.login.is_some()
             || self.credentials.is_some()
@@ -135,7 +128,6 @@ impl Config {
             || self.driver_options.is_some()
     }
 
-    /// Returns the user and password for a new connection.
     pub(crate) async fn login(&self) -> Result<Option<(String, String)>> {
         let Some(provider) = &self.credentials else { return Ok(self.login.clone()) };
         let Credentials { username, password } = provider.credentials().await?;
@@ -148,14 +140,13 @@ impl Config {
         }
     }
 
-    /// Sets the driver's options, such as those that the program passes to
-    /// `etcd_client::Client::connect`.
+    /// Sets the driver's options, such as those for `etcd_client::Client::connect`.
     ///
-    /// Options with TLS need members with `https:`, and members with `https:` need options with TLS.
-    /// The URL must have no files. A login in the URL or from [`credentials`](Self::credentials)
-    /// replaces that of the options. Lockwright also replaces the connect timeout, the HTTP/2
-    /// keep-alive and `require_leader`, and refreshes the login's token. All other options apply,
-    /// such as a request's timeout.
+    /// Options with TLS need members with `https:`, and members with `https:` need options with
+    /// TLS. The URL must have no files. A login in the URL or from
+    /// [`credentials`](Self::credentials) replaces that of the options. Lockwright also replaces
+    /// the connect timeout, the HTTP/2 keep-alive and `require_leader`, and refreshes the login's
+    /// token.
     #[must_use]
     pub fn options(mut self, options: ConnectOptions) -> Self {
         self.driver_options = Some(options);

@@ -174,7 +174,7 @@ fn of_member(member: &Member, findings: &mut Vec<Finding>) {
              'etcdctl alarm disarm'",
         ));
     }
-    // etcd before 3.6 reports the quota 0, so this check is skipped.
+    // etcd before 3.6 reports the quota 0.
     let (used, quota) = (status.db_size(), status.db_size_quota());
     if quota > 0 && used.saturating_mul(100) >= quota.saturating_mul(NEARLY_FULL_PERCENT) {
         findings.push(finding::warning(
@@ -262,8 +262,8 @@ async fn writes(shared: &Shared) -> Result<Option<Finding>> {
     let mut took = Vec::with_capacity(WRITES);
     for _ in 0..WRITES {
         let probe_key = shared.keys().probe_key();
-        // The comparison is never true, so nothing is put. Nevertheless, etcd checks the user's
-        // permissions, and a majority must commit.
+        // The comparison is never true, but etcd checks the user's permissions, and a majority must
+        // commit.
         let never = Compare::create_revision(probe_key.clone(), CompareOp::Greater, i64::MAX - 1);
         let txn = Txn::new().when([never]).and_then([TxnOp::put(probe_key, "", None)]);
         let sent = shared.clock.now();

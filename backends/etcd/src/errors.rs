@@ -41,8 +41,8 @@ pub(crate) enum ErrorClass {
     Unsure,
 }
 
-/// etcd's error messages, with Lockwright's class, kind and text. An entry without a kind leaves
-/// open whether the request had an effect, so the request's `Effect` decides.
+/// etcd's error messages, with Lockwright's class, kind and text. Without a kind, the request's
+/// `Effect` decides whether it may have had an effect.
 const REFUSALS: [(&str, ErrorClass, Option<ErrorKind>, &str); 19] = [
     (NO_LEASE, NoLease, Some(Unavailable), "the etcd lease expired during the request; retry"),
     ("permission denied", Refused, Some(Denied), NO_PERMISSION),
@@ -144,8 +144,8 @@ const REFUSALS: [(&str, ErrorClass, Option<ErrorKind>, &str); 19] = [
 
 const NO_LEASE: &str = "lease not found";
 
-/// etcd sends this error even for a request that it carries out, if the space ran out after etcd
-/// accepted it.
+/// etcd sends this error even for a request that it carries out, if the space ran out after it
+/// accepted the request.
 const NO_SPACE: &str = "database space exceeded";
 
 const TOO_LARGE: &str = "message length too large";
@@ -173,7 +173,7 @@ pub(crate) fn is_lease_not_found(failure: &Error) -> bool {
     says(failure, NO_LEASE)
 }
 
-/// Returns whether the database is full. etcd then accepts only requests that delete.
+/// Returns whether the database is full. etcd then accepts only deletes.
 pub(crate) fn is_out_of_space(failure: &Error) -> bool {
     says(failure, NO_SPACE)
 }
@@ -195,8 +195,7 @@ pub(crate) fn is_refusal(words: &str) -> bool {
     known.any(|(_, class, kind, _)| *class == Refused && kind.is_some())
 }
 
-/// Returns the error's text with its causes, which `etcd_client` leaves out. The text never
-/// contains a login.
+/// Returns the error's text, never with a login, and its causes, which `etcd_client` leaves out.
 pub(crate) fn words(cause: &etcd_client::Error) -> String {
     let (mut words, source): (String, Option<&dyn std::error::Error>) = match cause {
         etcd_client::Error::GRpcStatus(status) => {

@@ -1,7 +1,5 @@
-//! Fencing for data in etcd.
-//!
-//! [`transact`] keeps a holder that was paused for longer than its TTL from overwriting a later
-//! holder's changes.
+//! Fencing for data in etcd: [`transact`] keeps a holder that was paused for longer than its TTL
+//! from overwriting a later holder's changes.
 //!
 //! ```no_run
 //! # async fn example(locks: lockwright_core::Locks) -> Result<(), Box<dyn std::error::Error>> {
@@ -16,7 +14,6 @@
 //! # Ok(())
 //! # }
 //! ```
-//!
 //! [`transact`] stores the highest fence under a key of the caller's choice, in decimal with
 //! leading zeros. All writers of the same data must use that key. The fences may come from any
 //! backend, and the data may be in any etcd.

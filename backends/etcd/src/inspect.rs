@@ -16,8 +16,8 @@ pub(crate) async fn inspect(shared: &Shared, name: &LockName) -> Result<Inspecti
 }
 
 /// The position where a listing continues. `start` is the first key of the next page. With raw
-/// names, `start` may be in the ranges of several names (`a` and `a/b`). Those on earlier pages are
-/// skipped: `listed` has the lengths of their prefixes of `start`.
+/// names, it may be in the ranges of several names (`a` and `a/b`). `listed` has the lengths of its
+/// prefixes that earlier pages have listed.
 #[derive(Debug, PartialEq, Eq)]
 struct Position {
     start: Vec<u8>,
@@ -49,7 +49,6 @@ pub(crate) async fn page(shared: &Shared, prefix: &str, from: Option<Cursor>) ->
     let beginning = keys.beginning(prefix);
     let end = after(&beginning);
     let position = match from {
-        // etcd rejects an empty key, so start at the smallest key.
         None if beginning.is_empty() => Position { start: vec![0], listed: Vec::new() },
         None => Position { start: beginning, listed: Vec::new() },
         Some(from) => Position::read(&from).ok_or_else(|| {

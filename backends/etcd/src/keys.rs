@@ -1,15 +1,14 @@
-//! A key is `PREFIX NAME / LEASE` without the spaces, as in Go's
-//! `concurrency.NewMutex(session, PREFIX + NAME)`. The lease's id is in hex. Unless names are raw,
-//! their slashes are percent-encoded, so the keys of `a/b` are not among those of `a`.
+//! A key is `PREFIX NAME / LEASE` without the spaces, as in Go's `concurrency.NewMutex(session,
+//! PREFIX + NAME)`. The lease's id is in hex. Unless names are raw, their slashes are
+//! percent-encoded, so that the keys of `a/b` are not among those of `a`.
 //!
 //! Keys of readers and permit holders end in ` . MARK . TOKEN`. The mark is `r` for a reader, and
-//! `p2of3` for two of three permits. A key without a mark is exclusive, even if another program
-//! wrote it.
+//! `p2of3` for two of three permits. A key without a mark is exclusive, even another program's.
 //!
 //! `PREFIX ended: TOKEN /` is the tombstone of a token. Nothing follows the last slash, so
 //! Lockwright ignores tombstones in queues. A Go lock waits for all keys that begin with its name
-//! and a slash. They include a tombstone only if the lock's name is `PREFIX ended: TOKEN`, or the
-//! part of `PREFIX` before a slash.
+//! and a slash: for a tombstone only if the lock's name is `PREFIX ended: TOKEN`, or the part of
+//! `PREFIX` before a slash.
 
 use lockwright_core::backend_util::{percent, queue_admission};
 use lockwright_core::{Claim, LockName, Mode, Token};
@@ -68,7 +67,7 @@ impl Keys {
             return None;
         }
         let name = if self.raw { encoded.to_owned() } else { percent::decode(encoded)? };
-        // Ignore a key that another program encoded differently: it is in no lock's queue.
+        // A key that another program encoded differently is in no lock's queue.
         (self.encoded(&name) == encoded).then_some(())?;
         LockName::new(name).ok()
     }

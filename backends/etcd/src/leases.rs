@@ -1,8 +1,6 @@
-//! The leases of a client.
-//!
-//! Auto-renewed claims of one TTL share a lease. Each fixed claim has its own lease. A lease
-//! carries only one exclusive claim of a name, because the claim's key consists of the name and the
-//! lease.
+//! The leases of a client. Auto-renewed claims of one TTL share a lease. Each fixed claim has its
+//! own. A lease carries only one exclusive claim of a name, because the claim's key consists of the
+//! name and the lease.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -37,8 +35,8 @@ struct State {
     /// The server keeps the lease for at least one TTL from this time.
     proven: BootInstant,
     answered: Option<KeptAlive>,
-    /// The tokens of the lease's claims, including claims that may still arrive. For readers and
-    /// permits, the key contains the token: a lease can have several such claims for one name.
+    /// The tokens of the lease's claims, including claims that may still arrive. A lease can have
+    /// several readers or permits of one name, whose keys contain the token.
     claims: HashMap<(LockName, Option<Token>), Token>,
     is_retired: bool,
     closes: BootInstant,
@@ -59,9 +57,9 @@ impl std::fmt::Debug for Stream {
     }
 }
 
-/// An answered keep-alive. It doesn't prove a renewal, because the leader that answered may have
-/// been replaced. The proof is a later response that needed a majority, over the same connection in
-/// the same Raft term.
+/// An answered keep-alive. It doesn't prove a renewal: the leader that answered may have been
+/// replaced. The proof is a later response that needed a majority, over the same connection in the
+/// same Raft term.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct KeptAlive {
     sent: BootInstant,
@@ -84,8 +82,8 @@ impl Lease {
         Self { id, ttl, is_fixed, state: Mutex::new(state), stream: tokio::sync::Mutex::default() }
     }
 
-    /// Sends a keep-alive. Dropping the future closes the stream, so a later keep-alive doesn't
-    /// receive this one's response.
+    /// Sends a keep-alive. Dropping the future closes the stream, so that a later keep-alive
+    /// doesn't receive this one's response.
     pub(crate) async fn keep_alive(&self, link: &Link, clock: &Clock) -> Result<(), ClientError> {
         let begun = clock.now();
         let mut slot = self.stream.lock().await;
@@ -118,8 +116,8 @@ impl Lease {
         lock(&self.state).answered
     }
 
-    /// Records a response that needed a majority. It proves the keep-alive `kept` if both have the
-    /// same `link` and `term`.
+    /// Records a response that needed a majority. It proves the keep-alive `kept` if both have this
+    /// `link` and `term`.
     pub(crate) fn prove(&self, kept: Option<KeptAlive>, link: u64, term: u64) {
         if let Some(kept) = kept.filter(|kept| (kept.link, kept.term) == (link, term)) {
             let mut state = lock(&self.state);
@@ -150,8 +148,7 @@ impl Lease {
         state.accepts(&key, now) && state.add(key, claim.token, now)
     }
 
-    /// Adds a claim, even if the lease accepts no more. Returns false if another claim has the same
-    /// key.
+    /// Adds a claim, even if the lease accepts no more. Returns false if another claim has its key.
     pub(crate) fn add_claim(
         &self,
         name: &LockName,
@@ -178,9 +175,9 @@ impl Lease {
         lock(&self.state).is_retired = true;
     }
 
-    /// Counts a tombstone. A minute after its first tombstone, or at once after `TOMBSTONES`, a
-    /// lease accepts no more claims, so it ends with its tombstones. Closing a lease at its first
-    /// tombstone would cost a lease per canceled request.
+    /// Counts a tombstone. A minute after its first, or at once after `TOMBSTONES`, a lease accepts
+    /// no more claims, so it ends with its tombstones. Closing a lease at its first would cost a
+    /// lease per canceled request.
     pub(crate) fn count_tombstone(&self, now: BootInstant) {
         let mut state = lock(&self.state);
         state.closes = state.closes.min(now + IDLE_TIMEOUT);
@@ -232,13 +229,12 @@ impl State {
 
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
-    /// The leases, each with its requested TTL in seconds.
     leases: Mutex<Vec<(u64, Arc<Lease>)>>,
     wanted: Mutex<HashMap<u64, LeaseRequest>>,
     pub(crate) asking: tokio::sync::Mutex<()>,
 }
 
-/// A request for a lease. The client chooses the id, so retries don't create more leases.
+/// A request for a lease. The client chooses the id, so that retries don't create more leases.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LeaseRequest {
     pub(crate) id: i64,

@@ -10,10 +10,10 @@
 //! # }
 //! ```
 //!
-//! A lock is a queue of keys that begin with the lock's name, and the oldest key holds the lock.
-//! The creation revision of that key is the fence. Go's `clientv3/concurrency` and `etcdctl lock`
-//! have the same layout, so they and Lockwright exclude each other. For them, Lockwright's readers
-//! and permit holders are exclusive.
+//! A lock is a queue of keys that begin with the lock's name. The oldest key holds the lock, and
+//! its creation revision is the fence. Go's `clientv3/concurrency` and `etcdctl lock` have the same
+//! layout, so they and Lockwright exclude each other. For them, Lockwright's readers and permit
+//! holders are exclusive.
 //!
 //! # Connecting
 //!
@@ -29,10 +29,9 @@
 //! # Guarantees
 //!
 //! - Mutual exclusion as long as the cluster keeps its data: through client crashes, partitions,
-//!   restarts, clock steps, and the loss of a minority of the members.
-//! - Mutual exclusion if the leader dies or is cut off, but not if it is paused for longer than a
-//!   TTL. A resumed leader may revoke live leases ([etcd issue
-//!   15247](https://github.com/etcd-io/etcd/issues/15247)).
+//!   restarts, clock steps, the loss of a minority of the members, and the leader's death or
+//!   isolation. A leader that is paused for longer than a TTL may break it, by revoking live leases
+//!   ([etcd issue 15247](https://github.com/etcd-io/etcd/issues/15247)).
 //! - Increasing fences, as long as no snapshot is restored without `--bump-revision`.
 //! - First come, first served, among all waiters. A release wakes the next waiter.
 #![forbid(unsafe_code)]
@@ -89,7 +88,7 @@ use watched::{SLOW_POLL, Wakeups};
 /// Locks on an etcd cluster.
 ///
 /// This value owns a connection, leases and a watch. Their tasks run on the tokio runtime of the
-/// connect call, and stop when the value is dropped. After the runtime ends, all requests fail.
+/// connect call, and stop when the value is dropped. After the runtime's end, all requests fail.
 #[derive(Debug)]
 pub struct Etcd {
     shared: Arc<Shared>,
@@ -145,9 +144,8 @@ impl Config {
     }
 }
 
-/// Returns the backend's guarantees: only those that fault tests have shown.
-///
-/// [`Fault::Failover`] is missing, because a resumed leader may revoke live leases.
+/// Returns the backend's guarantees: only those that fault tests have shown. [`Fault::Failover`] is
+/// missing, because a resumed leader may revoke live leases.
 pub fn profile() -> Profile {
     let mut profile = Profile::new("etcd");
     profile.modes = Modes { exclusive: true, shared: true, permits: true };

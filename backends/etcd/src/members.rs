@@ -60,8 +60,8 @@ async fn until(flag: &watch::Sender<bool>) {
     let _ = flag.subscribe().wait_for(|is_set| *is_set).await;
 }
 
-/// A failed attempt to connect. Until the pause ends, all requests fail with its error, so they
-/// don't flood a starting cluster.
+/// A failed attempt to connect. Until the pause ends, all requests fail with its error, so that
+/// they don't flood a starting cluster.
 #[derive(Debug)]
 struct Round {
     failure: LinkError,
@@ -86,7 +86,7 @@ pub(crate) struct Answer<T> {
     pub(crate) was_unsure: bool,
 }
 
-/// A request in flight. If its future is dropped without a response, the connection is checked.
+/// A request in flight. If dropped without a response, the connection is checked.
 struct Unanswered<'a> {
     members: &'a Arc<Members>,
     link: &'a Arc<Link>,
@@ -238,7 +238,7 @@ impl Members {
     }
 
     /// Checks a silent connection, and replaces it if a new connection responds first. Otherwise,
-    /// it stays, so no request is repeated.
+    /// no request is repeated.
     fn check(self: &Arc<Self>, link: &Arc<Link>) {
         let is_overdue = link.is_suspect() || self.runtime.has_ended();
         if is_overdue || link.is_being_checked.swap(true, Ordering::SeqCst) {
@@ -246,7 +246,7 @@ impl Members {
         }
         let (members, link) = (Arc::downgrade(self), Arc::clone(link));
         self.runtime().spawn(async move {
-            // A live member rejects the empty key without asking the other members.
+            // A live member rejects the empty key without asking the others.
             let (mut kv, request) =
                 (link.client.kv_client(), GetOptions::new().with_serializable());
             let lives = kv.get("", Some(request));
@@ -354,8 +354,8 @@ impl Members {
                         client,
                         member,
                         number: self.numbers.fetch_add(1, Ordering::Relaxed),
-                        // Even on a slow network, a response that takes longer than connecting
-                        // did is suspicious.
+                        // Even on a slow network, a response shouldn't take longer than connecting
+                        // did.
                         patience: begun
                             .elapsed()
                             .clamp(SILENCE, self.config.response_timeout.max(SILENCE)),

@@ -1,10 +1,10 @@
-//! Removal of orphans: keys on this client's leases that the client hasn't registered.
+//! Removal of orphans: keys on this client's leases that the client hasn't registered. They come
+//! only from a restored snapshot, because keys are registered before they are created. An orphan
+//! would stay while other claims keep its lease alive.
 //!
-//! Keys are registered before they are created, so orphans come only from a restored snapshot. An
-//! orphan would stay while other claims keep its lease alive.
-//!
-//! An orphan is removed if two checks in a row find it. During the removal, the orphan's claim is
-//! registered, so a repeated acquire is rejected instead of granted.
+//! An orphan is removed if two checks in a row find it. During the removal, its claim is
+//! registered, so that
+//! a repeated acquire is rejected instead of granted.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -58,8 +58,8 @@ async fn orphans(shared: &Shared, lease: &Lease) -> Result<Vec<(LockName, Entry)
     };
     let limit = shared.members.limit(lease.ttl);
     let lease_info = shared.members.ask(Effect::Reads, limit, request).await?;
-    // Read the registry after the keys. Otherwise, the key of a claim registered between the reads
-    // would look like an orphan.
+    // Read the registry after the keys: the key of a claim registered between the reads would look
+    // like an orphan.
     let on_lease = shared.registry.all(|_, place| place.lease.id == lease.id);
     let registered: HashSet<Vec<u8>> = on_lease.into_iter().map(|(.., place)| place.key).collect();
     let suspects: Vec<(LockName, &Vec<u8>)> = lease_info
@@ -98,7 +98,7 @@ async fn remove(shared: &Arc<Shared>, lease: &Arc<Lease>, name: LockName, entry:
         "etcd: a released claim exists again, as after a restored snapshot; removing it"
     );
     release::remove_claim(shared, name.clone(), token, place).await;
-    // If a new acquire has registered the token on another lease, `remove_claim` has left the
-    // claim on this lease.
+    // If a new acquire has registered the token on another lease, `remove_claim` has left the claim
+    // on this one.
     lease.drop_claim(&name, token, shared.clock.now());
 }

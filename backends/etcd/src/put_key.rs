@@ -97,7 +97,7 @@ impl AcquireSteps<'_> {
     ) -> Result<Option<(TxnReply, bool)>> {
         let (shared, claim) = (self.shared, self.claim);
         let before = self.is_unsure();
-        // Register the claim first, because unregistered keys are removed as orphans.
+        // Register first: unregistered keys are removed as orphans.
         self.enter(lease, key, 0, true);
         match shared.transact(txn, Effect::Changes, Some(lease)).await {
             Ok(answered) => {
@@ -109,7 +109,7 @@ impl AcquireSteps<'_> {
                 Ok(None)
             }
             Err(failure) => {
-                // An indeterminate request may still arrive, so its claim stays registered.
+                // An indeterminate request may still arrive.
                 if failure.kind() != ErrorKind::Indeterminate && !before {
                     shared.forget(claim);
                 }

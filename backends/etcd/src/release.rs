@@ -1,5 +1,5 @@
-//! Releases. The server rejects a released claim's late requests, because its lease has ended or
-//! carries a tombstone of its token.
+//! Releases. The server rejects a released claim's late requests: its lease has ended, or carries a
+//! tombstone of its token.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -73,8 +73,7 @@ pub(crate) async fn remove_claim(shared: &Arc<Shared>, name: LockName, token: To
     while !place.lease.is_gone() {
         match end_overdue(shared, token, &place).await {
             Ok(()) => break,
-            // The user may not delete the key. Stop the keep-alives, so the key ends with its
-            // lease.
+            // The user may not delete the key. Without keep-alives, it ends with its lease.
             Err(failure)
                 if failure.kind() == ErrorKind::Denied && !shared.has_claims_on(&place.lease) =>
             {

@@ -1,5 +1,4 @@
-//! A renewal is a keep-alive, and a read of the holds' keys, which proves the renewal (see
-//! `KeptAlive`).
+//! A renewal is a keep-alive, and a read of the holds' keys that proves it (see `KeptAlive`).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -81,7 +80,7 @@ pub(crate) async fn renew(shared: &Arc<Shared>, holds: &[Renew<'_>]) -> Result<V
 }
 
 /// Returns the claim's lease and key, or why the claim isn't held. Moves a key on another client's
-/// lease to a lease of this client.
+/// lease to this client's.
 async fn place(shared: &Arc<Shared>, claim: &Claim) -> Result<Result<Place, Reason>> {
     let known = match shared.registry.place(claim) {
         Some(place) if place.is_overdue => return Ok(Err(Reason::Expired)),
@@ -179,6 +178,6 @@ async fn renewal_of(
         true => shared.keep(claim, ends),
         false => shared.hold(claim, place.clone(), ends),
     };
-    // If the claim isn't registered, it became overdue during the renewal.
+    // An unregistered claim became overdue during the renewal.
     Ok(is_registered.then_some(()).ok_or(Reason::Expired))
 }

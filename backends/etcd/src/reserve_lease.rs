@@ -12,8 +12,8 @@ use crate::members::Link;
 use crate::shared::Shared;
 
 impl Shared {
-    /// Adds the claim to a lease with most of its TTL left. The caller must register the claim at
-    /// once, because an unregistered claim is never removed from the lease.
+    /// Adds the claim to a lease with most of its TTL left. The caller must register it at once: an
+    /// unregistered claim is never removed from the lease.
     pub(crate) async fn reserve_lease(self: &Arc<Self>, claim: &Claim) -> Result<Arc<Lease>> {
         let (seconds, limit) = (seconds(claim.ttl), self.members.limit(claim.ttl));
         let add =
@@ -26,7 +26,6 @@ impl Shared {
         loop {
             let find = || self.leases.find(seconds, claim, self.clock.now());
             let Some(lease) = find() else {
-                // Limit the wait for `asking`, so each caller gets an error in time.
                 let _one = timeout(limit, self.leases.asking.lock()).await.map_err(|_| {
                     let what = "earlier requests for a lease are still unanswered";
                     error(ErrorKind::Unavailable, format!("no member grants leases: {what}"))
@@ -56,8 +55,8 @@ impl Shared {
         }
     }
 
-    /// Creates a lease for several claims, with the `request`'s id, or without a request a lease
-    /// for one fixed claim.
+    /// Creates a lease for several claims, with the `request`'s id; without a request, for one
+    /// fixed claim.
     pub(crate) async fn grant_lease(
         &self,
         seconds: u64,
@@ -77,7 +76,7 @@ impl Shared {
                 },
             }
         };
-        // The request counts as a read: if the response is lost, the lease stays empty and expires.
+        // Counts as a read: if the response is lost, the lease stays empty and expires.
         let (id, ttl, sent) = self.members.ask(Effect::Reads, limit, grant).await?.value;
         let ttl = Duration::from_secs(ttl.unsigned_abs());
         Ok(Arc::new(Lease::new(id, ttl, request.is_none(), sent)))

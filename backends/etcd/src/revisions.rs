@@ -1,6 +1,6 @@
 //! Detection of a snapshot restored without `--bump-revision`: the store's revision falls, and
-//! fences repeat. Only a client that saw a higher revision detects this, because all cluster data
-//! come from the snapshot.
+//! fences repeat. Only a client that saw a higher revision detects this: all cluster data come from
+//! the snapshot.
 
 use std::sync::Mutex;
 
@@ -26,9 +26,8 @@ impl Revisions {
         lock(&self.0).highest
     }
 
-    /// Records a response's revision. `before` is the highest revision when the request was sent. A
-    /// lower revision shows a restore. Don't compare with `highest`, which another response may
-    /// have raised since.
+    /// Records a response's revision. A revision lower than `before`, the highest when the request
+    /// was sent, shows a restore. Another response may have raised `highest` since.
     pub(crate) fn saw(&self, revision: i64, before: i64) {
         let mut state = lock(&self.0);
         if revision < before {

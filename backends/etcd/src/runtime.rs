@@ -1,5 +1,5 @@
-//! The tokio runtime of the `connect` call. It runs connections and background tasks, because the
-//! runtimes of later calls may end earlier.
+//! The tokio runtime of the `connect` call, for connections and background tasks: the runtimes of
+//! later calls may end earlier.
 
 use lockwright_core::{Error, ErrorKind};
 use tokio::runtime::Handle;

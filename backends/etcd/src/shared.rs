@@ -161,7 +161,7 @@ impl Shared {
     async fn has_key(&self, lease: &Lease) -> Result<bool> {
         let is_on_it = |place: &Place| place.lease.id == lease.id && place.created > 0;
         let on_it = self.registry.all(|_, place| is_on_it(place)).into_iter();
-        // Read several keys, because an unanswered release may have deleted one.
+        // Read several keys: an unanswered release may have deleted one.
         let reads = on_it.take(OPERATIONS_AT_ONCE).map(|(.., place)| TxnOp::get(place.key, None));
         let reads: Vec<_> = reads.collect();
         if reads.is_empty() {

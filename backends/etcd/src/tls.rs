@@ -68,7 +68,7 @@ pub(crate) fn refusal(cause: &str) -> Option<(ErrorKind, &'static str)> {
             "it ended the TLS handshake; if it does not speak TLS, write http for https; if it \
              requires a client's certificate, add cert=PATH&key=PATH to the URL",
         ),
-        // If the server's alert, which gives the reason, is lost, only this error remains.
+        // Only this error remains if the server's alert, with the reason, is lost.
         (
             "connection closed",
             ErrorKind::Unavailable,

@@ -18,7 +18,7 @@ pub(crate) struct Value {
     pub(crate) broken: Option<String>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) moved: bool,
-    /// The fence that this reader took from another reader.
+    /// The fence that this reader took from another.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) taken: Option<u64>,
 }
@@ -99,7 +99,7 @@ impl Entry {
         keys::mode(&self.key)
     }
 
-    /// A permit's fence is meaningless, because permits are held concurrently.
+    /// Permits are held concurrently, so their fences mean nothing.
     pub(crate) fn fence(&self) -> Fence {
         match self.mode() {
             Mode::Shared => Fence::new(self.reader().fence()),

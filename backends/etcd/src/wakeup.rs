@@ -70,8 +70,7 @@ fn on_deleted(shared: &Arc<Shared>, key: &[u8], at: i64) {
     }
 }
 
-/// Reports a lost hold with its reason. If the hold was broken, the transaction that deleted the
-/// key put a tombstone with the reason.
+/// Reports a lost hold with its reason, from the tombstone of a break.
 async fn notify_loss(shared: Arc<Shared>, token: Token) {
     let asked = timeout(REASON_TIMEOUT, shared.loss_reason(token)).await;
     let reason = asked.map_or(Reason::Gone, |asked| asked.unwrap_or(Reason::Gone));
@@ -131,8 +130,8 @@ async fn watch(
     }
     let limit = shared.members.config.response_timeout;
     let silent = |_| format!("the member did not answer within {limit:?}");
-    // This read makes the member catch up. Otherwise, a lagging member's revision would look like a
-    // restored snapshot's.
+    // This read makes the member catch up. A lagging member's revision would look like a restored
+    // snapshot's.
     let mut kv = link.client.kv_client();
     let read = timeout(limit, kv.get(shared.keys().probe_key(), None)).await;
     read.map_err(silent)?.map_err(|cause| words(&cause))?;
@@ -164,8 +163,8 @@ async fn watch(
 }
 
 /// Returns the revision from which a new watch resumes: the one after the last event, because
-/// events up to the store's revision may still arrive. For the creation response of a resumed
-/// watch, returns `None`, because the missed events arrive later.
+/// events up to the store's revision may still arrive. Returns `None` for the creation response of
+/// a resumed watch, because the missed events arrive later.
 fn next_revision(response: &WatchResponse, next: Option<i64>) -> Option<i64> {
     let latest = match response.events().last() {
         Some(event) => event.kv()?.mod_revision(),
@@ -175,8 +174,8 @@ fn next_revision(response: &WatchResponse, next: Option<i64>) -> Option<i64> {
     Some(latest + 1)
 }
 
-/// Handles the watch's creation response. Returns false if a restored snapshot lacks the revision
-/// that the watch waits for.
+/// Handles the watch's creation response. Returns false if a restored snapshot lacks the watch's
+/// revision.
 fn created(shared: &Shared, response: &WatchResponse, next: &mut Option<i64>) -> bool {
     let revision = response.header().map_or(0, |header| header.revision());
     let is_resumed = next.is_some();

@@ -11,8 +11,8 @@ use tokio::sync::watch;
 /// deletion, and a new watch wakes all waiters.
 pub(crate) const SLOW_POLL: Duration = Duration::from_secs(10);
 
-/// The number of deletions to remember, because the watch may report a key's deletion before the
-/// client has the response to the request that put or read the key.
+/// The number of remembered deletions: the watch may report a key's deletion before the client has
+/// the response that shows the key.
 const RECENT: usize = 4_096;
 
 #[derive(Debug)]
@@ -29,7 +29,6 @@ struct State {
     /// Tokens and creation revisions of held keys. A later hold may have the same key, but has a
     /// higher revision.
     held: HashMap<Vec<u8>, (Token, i64)>,
-    /// Deleted keys, and the deletions' revisions.
     recent: VecDeque<(Vec<u8>, i64)>,
     forgotten: usize,
 }
@@ -51,9 +50,9 @@ impl Wakeups {
         state.forgotten + state.recent.len()
     }
 
-    /// Registers the keys whose deletion wakes the waiter. Returns false if a key may have been
+    /// Registers the keys whose deletion wakes the waiter. Returns false if one may have been
     /// deleted since the number of deletions was `before`. `keys` has creation revisions, because a
-    /// new key may have the same name as a deleted one.
+    /// new key may have a deleted one's name.
     pub(crate) fn waits_for(&self, name: &LockName, keys: &[(&[u8], i64)], before: usize) -> bool {
         let State { waited, recent, forgotten, .. } = &mut *lock(&self.state);
         let Some(start) = before.checked_sub(*forgotten) else { return false };
@@ -105,7 +104,7 @@ impl Wakeups {
         self.subscribers.wake_all();
     }
 
-    /// Forgets the deletions, whose revisions mean nothing once the store's revision has gone back.
+    /// Forgets the deletions, whose revisions mean nothing once the store's has gone back.
     pub(crate) fn forget_deletions(&self) {
         let mut state = lock(&self.state);
         state.forgotten += state.recent.len();

@@ -19,7 +19,7 @@ use crate::shared::{Node, Place, Shared};
 use crate::value::Value;
 use crate::wakeup::{POLL, watch};
 
-/// Attempts to create a node. Each fails if the servers have removed the empty parent.
+/// Each attempt fails if the servers have removed the empty parent.
 const PARENT_TRIES: usize = 10;
 
 const FENCE_TRIES: usize = 10;
@@ -85,8 +85,8 @@ impl Acquire<'_> {
             Some(Place { node: Some(node), is_held, .. }) => {
                 return self.repeat(node, is_held).await;
             }
-            // The node's creation was not answered. `prove` waits until that request was carried
-            // out or rejected.
+            // The node's creation was not answered. `prove` waits until it was carried out or
+            // rejected.
             Some(Place { node: None, .. }) => {
                 self.session.prove().await?;
                 let queue = self.read_queue().await?;
@@ -105,18 +105,18 @@ impl Acquire<'_> {
                 ControlFlow::Continue(is_missing) => parent_is_missing = is_missing,
             }
         }
-        // In a session with an unverified timeout, the claim wouldn't be granted, and would block
-        // other waiters.
+        // With an unverified session timeout, the claim wouldn't be granted, and would block other
+        // waiters.
         let trusted = self.session.trusted().await;
         trusted.map_err(|cause| error(ErrorKind::Unavailable, cause.message()))?;
-        // Register the claim before its node exists, so an overdue claim's node is removed.
+        // Register the claim before its node exists, so that an overdue claim's node is removed.
         let end = self.shared.end_of_wait(self.claim);
         self.shared.registry.enter(self.claim, Place::new(&self.session), end);
         self.enqueue(parent_is_missing).await
     }
 
-    /// Returns the outcome, or `Continue` if the claim can be granted. `Continue(true)` means that
-    /// the queue's node is missing.
+    /// Returns the outcome, or `Continue` if the claim can be granted: `Continue(true)` if the
+    /// queue's node is missing.
     async fn check_queue(&self) -> Result<ControlFlow<AcquireOutcome, bool>> {
         let client = &self.session.client;
         let looking = || client.list_children(&self.queue_path);
@@ -155,11 +155,11 @@ impl Acquire<'_> {
         let data = Value::of(self.claim).bytes();
         let options = zk::CreateMode::EphemeralSequential.with_acls(self.shared.acls());
         for _ in 0..PARENT_TRIES {
-            // Create no node for an overdue claim, because its removal would miss the node.
+            // The removal of an overdue claim would miss a node created now.
             if !self.shared.keep(self.claim, self.shared.end_of_wait(self.claim)) {
                 return Err(expired(self.shared, self.claim));
             }
-            // These calls send the requests at once, in this order, and don't await responses.
+            // These calls send the requests at once, in this order.
             let client = &self.session.client;
             let parent = parent_is_missing.then(|| self.make_parent());
             let creating = client.create(&prefix, &data, &options);
@@ -253,8 +253,8 @@ impl Acquire<'_> {
         }
     }
 
-    /// Ends a broken claim. A granted hold's node stays until the TTL ends, because the holder may
-    /// still rely on the hold.
+    /// Ends a broken claim. A granted hold's node stays until the TTL ends: the holder may still
+    /// rely on it.
     async fn broken(&self, own: &Node, is_held: bool) -> Result<AcquireOutcome> {
         if !is_held {
             let removing = self.session.client.delete(&own.path, None);
@@ -268,7 +268,7 @@ impl Acquire<'_> {
     async fn adopt(&self, queue: Vec<Contender>, at: usize) -> Result<AcquireOutcome> {
         let path = format!("{}/{}", self.queue_path, queue[at].node);
         let found = self.session.read(|| self.session.client.get_data(&path)).await;
-        // The node exists, so an earlier request had an effect, and a failed read is indeterminate.
+        // An earlier request created the node, so a failed read is indeterminate.
         let Some((data, stat)) = if_present(found, Effect::Changes)? else {
             return self.vanished(false).await;
         };
@@ -281,7 +281,7 @@ impl Acquire<'_> {
             self.note(&own, false)?;
             return self.grant_if_admitted(queue, at, own).await;
         }
-        // The node belongs to another session, whose lifetime is unknown. So a grant's validity is
+        // The node belongs to another session, whose lifetime is unknown, so a grant's validity is
         // zero.
         self.shared.registry.leave(self.claim);
         if is_broken {
@@ -368,8 +368,8 @@ impl Acquire<'_> {
         self.shared.registry.place(self.claim).is_some_and(|place| place.is_held)
     }
 
-    /// Leaves a queue whose sequence numbers are used up. Removes its node if it is empty, because
-    /// a new node counts from zero.
+    /// Leaves a queue whose sequence numbers are used up. Removes its node if it is empty: a new
+    /// node counts from zero.
     async fn restart_numbers(&self, own: Node) -> Result<AcquireOutcome> {
         let client = &self.session.client;
         let (removing, emptied) =
@@ -412,7 +412,7 @@ impl Acquire<'_> {
                 let (is_held, session) = (place.is_held || is_held, Arc::clone(&place.session));
                 let place = Place { node: Some(own.clone()), is_held, ..place };
                 shared.registry.enter(claim, place, end);
-                // If the session ended before `enter`, `give_up` missed this hold: report it lost.
+                // If the session ended before `enter`, `give_up` missed this hold.
                 if is_held && session.is_over() {
                     shared.registry.leave(claim);
                     return Err(lost(Reason::SessionEnded));
@@ -420,7 +420,7 @@ impl Acquire<'_> {
                 Ok(())
             }
             None if self.session.is_over() => Err(lost(Reason::SessionEnded)),
-            // An earlier removal may have missed this node, so remove it now.
+            // An earlier removal may have missed this node.
             _ => {
                 let place = Place {
                     node: Some(own.clone()),
@@ -452,8 +452,7 @@ impl Acquire<'_> {
         match answer {
             Ok(children) => Ok(queue(children)),
             Err(failure) if failure.is(&zk::Error::NoNode) => Ok(Vec::new()),
-            // A registered claim may have a node, so the error must make the caller release the
-            // claim.
+            // A registered claim may have a node, so the error must make the caller release it.
             Err(failure) => Err(failure.error(match self.shared.registry.place(self.claim) {
                 Some(_) => Effect::Changes,
                 None => Effect::Reads,
@@ -466,7 +465,7 @@ impl Acquire<'_> {
     }
 }
 
-/// Returns the fence: the id of the transaction that created the node. Fences increase in queue
+/// Returns the fence: the id of the transaction that created the node, which increases in queue
 /// order.
 pub(crate) fn fence(stat: &zk::Stat) -> Result<Fence> {
     match u64::try_from(stat.czxid) {

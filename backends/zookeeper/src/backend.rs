@@ -27,7 +27,6 @@ impl DistributedLock for ZooKeeper {
         if error.kind() != ErrorKind::Indeterminate || error.source().is_some() {
             return Err(error);
         }
-        // The error says only that no response came, so find the reason.
         Err(match reachability::refusal(&self.shared.config).await {
             Some(refusal) => error.with_source(refusal),
             None => error,

@@ -61,8 +61,8 @@ async fn break_one(
                            renewing; free the lock at once instead";
             return Err(error(ErrorKind::Conflict, message));
         };
-        // A dead client's node ends with the session, up to a tick after the session's timeout.
-        // For a fixed hold, that timeout exceeds the TTL by `SPARE_TICKS`.
+        // A dead client's node ends with the session, up to a tick after the session's timeout,
+        // which for a fixed hold exceeds the TTL by `SPARE_TICKS`.
         let left = value.ttl() + shared.limits.tick * (SPARE_TICKS + 1);
         value.broken = Some(note.to_owned());
         let marking = session.client.set_data(&held.path, &value.bytes(), Some(held.stat.version));
@@ -95,7 +95,7 @@ async fn free(session: &Session, queue_path: &str, held: &Held, note: &str) -> R
                 Ok(_) => return Ok(true),
                 Err(Failure::Response(zk::Error::NoNode)) => return Ok(false),
                 Err(Failure::Response(zk::Error::BadVersion)) => {}
-                // The parent can't be written by this user, so delete the node without a note.
+                // This user can't write the parent.
                 Err(Failure::Response(zk::Error::NoAuth)) => break,
                 Err(failure) => return Err(failure.error(Effect::Changes)),
             }

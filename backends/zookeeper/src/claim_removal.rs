@@ -41,20 +41,20 @@ impl Shared {
         while self.registry.any(|_, _, _| true) {
             tokio::select! {
                 () = self.registry.until_overdue() => {}
-                // A claim that is being removed has no deadline, so check again later.
+                // A claim that is being removed has no deadline.
                 () = tokio::time::sleep(LINGER) => {}
             }
             self.remove_overdue();
         }
     }
 
-    /// Removes overdue claims. The claims stay registered until their nodes are gone, so a repeated
+    /// Removes overdue claims. They stay registered until their nodes are gone, so that a repeated
     /// acquire is rejected instead of granted.
     fn remove_overdue(self: &Arc<Self>) {
         self.remove(self.registry.mark_overdue(|place| place.is_overdue = true));
     }
 
-    /// Removes the claims' nodes, in one task per claim, so none delays another.
+    /// Removes the claims' nodes, in one task per claim, so that none delays another.
     pub(crate) fn remove(self: &Arc<Self>, overdue: Vec<(LockName, Token, Place)>) {
         for (name, token, place) in overdue {
             self.sessions.runtime.spawn(Arc::clone(self).remove_claim(name, token, place));
@@ -98,8 +98,8 @@ pub(crate) async fn remove_by_token(
     Ok(any)
 }
 
-/// Removes an overdue claim's nodes that this session created. Others stay, because the caller may
-/// have acquired the claim again in another session.
+/// Removes an overdue claim's nodes of this session. Others stay: the caller may have acquired the
+/// claim again in another session.
 async fn remove_of_session(session: &Arc<Session>, queue_path: &str, token: Token) -> Result<()> {
     for path in nodes(session, queue_path, token).await? {
         let stat = session.read(|| session.client.check_stat(&path)).await;

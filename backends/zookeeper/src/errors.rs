@@ -5,7 +5,7 @@ use zookeeper_client as zk;
 
 pub(crate) const BACKEND: &str = "zookeeper";
 
-/// The server's error code for an ephemeral node in a local session. The client library lacks it.
+/// An ephemeral node in a local session. The client library lacks this code.
 const EPHEMERAL_ON_LOCAL_SESSION: i32 = -120;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,8 +91,8 @@ impl Effect {
     }
 }
 
-/// The backend doesn't create a missing chroot: a mistyped chroot would look like an ensemble
-/// without locks.
+/// The backend doesn't create a missing chroot: a mistyped one would look like an ensemble without
+/// locks.
 pub(crate) fn no_chroot(chroot: &str) -> Error {
     invalid(format!("the chroot of the URL, {chroot}, is not there; make that node first"))
 }
@@ -113,7 +113,7 @@ pub(crate) fn if_present<T>(answer: Result<T, Failure>, effect: Effect) -> Resul
     }
 }
 
-/// Awaits the response. If the future is dropped, the request may still be carried out.
+/// Awaits the response. If dropped, the request may still be carried out.
 pub(crate) async fn answer<T>(
     limit: Duration,
     request: impl Future<Output = Result<T, zk::Error>>,

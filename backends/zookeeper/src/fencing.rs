@@ -1,7 +1,5 @@
-//! Fencing for data in ZooKeeper.
-//!
-//! [`commit`] keeps a holder that was paused for longer than its TTL from overwriting a later
-//! holder's changes.
+//! Fencing for data in ZooKeeper: [`commit`] keeps a holder that was paused for longer than its TTL
+//! from overwriting a later holder's changes.
 //!
 //! ```no_run
 //! # async fn example(locks: lockwright_core::Locks) -> Result<(), Box<dyn std::error::Error>> {
@@ -20,9 +18,8 @@
 //! ```
 //!
 //! [`commit`] stores the highest fence in a node of the caller's choice, in decimal. All writers of
-//! the same data must use the same node. If the node is missing, [`commit`] creates it with
-//! permissions for all. For other permissions, create the node with the content `0`. Its parent
-//! must exist.
+//! the same data must use the same node. If it is missing, [`commit`] creates it with permissions
+//! for all. For other permissions, create the node with the content `0`. Its parent must exist.
 //!
 //! Each call reads the node, and then sends one `multi` on condition that the node is unchanged.
 //! The fences may come from any backend, and the data may be in any ZooKeeper.

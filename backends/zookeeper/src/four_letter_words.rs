@@ -72,7 +72,6 @@ fn read(answer: &str) -> Status {
     };
     match (after("Zookeeper version:"), after("Mode:")) {
         (Some(version), Some(mode)) => Status::Serves {
-            // The version without the commit and the build date.
             version: version.split(['-', ',']).next().unwrap_or_default().to_owned(),
             mode,
         },

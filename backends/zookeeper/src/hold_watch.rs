@@ -7,8 +7,8 @@ use lockwright_core::backend_util::lock;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use zookeeper_client as zk;
 
-/// The limit for a session's watched paths, in bytes. A reconnect sends all watched paths, and
-/// fails above 128 KiB.
+/// The limit for a session's watched paths, in bytes. A reconnect sends them all, and fails above
+/// 128 KiB.
 pub(crate) const MOST_BYTES: usize = 112 * 1024;
 
 const BYTES_FOR_WAITERS: usize = 16 * 1024;
@@ -25,7 +25,7 @@ pub(crate) struct HoldWatch(Mutex<State>);
 #[derive(Default)]
 struct State {
     active: Option<ActiveWatch>,
-    /// A permit for each byte of the path. Last, to be dropped after the watch.
+    /// Last, to be dropped after the watch.
     reserved: Option<OwnedSemaphorePermit>,
 }
 
@@ -63,8 +63,7 @@ impl HoldWatch {
             return false;
         }
         let is_current = watch.reconnect_count == reconnect_count;
-        // Keep an outdated watch until the next read replaces it, because dropping it costs a
-        // request.
+        // Dropping an outdated watch costs a request, so the next read replaces it.
         state.active = Some(watch);
         is_current
     }

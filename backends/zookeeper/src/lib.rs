@@ -134,7 +134,7 @@ impl Config {
                     }
                     (limits, granted, Some(long))
                 }
-                // Connect despite the error, so the doctor can report it.
+                // The doctor needs a connection despite the error.
                 Err(cause) if config.for_diagnosis && cause.kind() == ErrorKind::Unavailable => {
                     (Limits::usual(), Vec::new(), None)
                 }
@@ -168,7 +168,6 @@ impl Drop for ZooKeeper {
     fn drop(&mut self) {
         self.housekeeping.abort();
         self.shared.watches.close();
-        // This closes each session once the session has no claim.
         self.shared.sessions.close();
         if self.shared.registry.any(|_, _, _| true) {
             self.shared.sessions.runtime.spawn(Arc::clone(&self.shared).outlive());
@@ -177,13 +176,11 @@ impl Drop for ZooKeeper {
 }
 
 /// Returns the guarantees on servers with default settings: a tick of 2 s, and sessions of 2 to 20
-/// ticks.
-///
-/// A connected backend's profile has the actual limits.
+/// ticks. A connected backend's profile has the actual limits.
 ///
 /// The guarantees require that all members grant the same timeouts, and never less while a lock is
-/// held. After each reconnect, the client checks the members in the URL. It can't distinguish
-/// members behind a common address, so there the operator must ensure equal timeouts.
+/// held. After each reconnect, the client checks the members in the URL. Behind a common address,
+/// it can't distinguish members, so there the operator must ensure equal timeouts.
 pub fn profile() -> Profile {
     profile_within(&Limits::usual())
 }
@@ -193,7 +190,7 @@ fn profile_within(limits: &Limits) -> Profile {
     profile.modes = Modes { exclusive: true, shared: true, permits: true };
     profile.scope = Scope::Network;
     profile.fencing = Fencing::Strict;
-    // To save a request, an acquire that may wait creates a node without reading the queue.
+    // An acquire that may wait saves a request: it creates a node without reading the queue.
     profile.queues_at_once = true;
     profile.order = Order::Fifo;
     profile.wake_up = WakeUp::Push;

@@ -1,16 +1,16 @@
 //! The time until which a session certainly lives, given the servers' responses.
 //!
-//! A follower answers pings and reads without the leader, so these responses prove nothing: if the
-//! follower is cut off, the leader expires the session. On each ping from the leader, every half
-//! tick, the follower reports its active sessions.
+//! A follower answers pings and reads without the leader, so these prove nothing: if the follower
+//! is cut off, the leader expires the session. On each ping from the leader, every half tick, the
+//! follower reports its active sessions.
 //!
 //! So a proof takes two requests, the second at least a tick after the *response* to the first. By
-//! then, the follower has reported the session as active, so the second response proves that the
-//! session lived when the first request was sent. A tick after the *sending* is too early: a
-//! suspended follower forwards both requests before it reports sessions.
+//! then, the follower has reported the session, so the second response proves that the session
+//! lived when the first request was sent. A tick after the *sending* is too early: a suspended
+//! follower forwards both requests before it reports sessions.
 //!
-//! A quorum must commit both requests, because a replaced leader answers `sync` without a quorum
-//! for some ticks. So each request deletes a missing node, which needs a commit.
+//! A quorum must commit both requests, because a replaced leader answers `sync` without one for
+//! some ticks. So each request deletes a missing node, which needs a commit.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -39,7 +39,7 @@ impl LifetimeBound {
             self.bound = self.bound.max(first);
             self.unconfirmed.pop_front();
         }
-        // Responses may arrive out of order. A response to an earlier request proves nothing new.
+        // A response to an earlier request, out of order, proves nothing new.
         if self.unconfirmed.back().is_none_or(|(last, _)| *last < sent) {
             self.unconfirmed.push_back((sent, answered));
         }

@@ -1,4 +1,4 @@
-//! The session timeouts that the servers grant. The servers don't report them, so the client opens
+//! The session timeouts that the servers grant. Servers don't report them, so the client opens
 //! sessions.
 
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::config::Config;
 use crate::session::{Session, connect, connect_to};
 use crate::url::MAX_TIMEOUT;
 
-/// The shortest timeout to try. A shorter session would expire while it is created.
+/// A shorter session would expire while it is created.
 const SHORTEST: Duration = Duration::from_millis(250);
 
 const ONE_SERVER: Duration = Duration::from_secs(2);
@@ -38,7 +38,7 @@ pub(crate) async fn try_out(
     // The second `MAX_TIMEOUT` is a provisional tick, which `set_tick` corrects below.
     let long = Session::open(config, clock, probe_path, MAX_TIMEOUT, MAX_TIMEOUT).await?;
     let (asked, shortest) = shortest(config).await?;
-    // Ask each server, because each limits the timeouts of sessions that move to it.
+    // Each server limits the timeouts of sessions that move to it.
     let (least, most) = tokio::join!(granted(config, asked), granted(config, MAX_TIMEOUT));
     let shortest = least.iter().map(|granted| granted.timeout).fold(shortest, Duration::max);
     let longest = most.iter().map(|granted| granted.timeout).fold(long.timeout(), Duration::min);
@@ -66,7 +66,7 @@ async fn shortest(config: &Config) -> Result<(Duration, Duration)> {
     loop {
         match connect(config, asked).await {
             Ok(session) => return Ok((asked, session.session_timeout())),
-            // On a slow network, a short session expires before it is created, so try a longer one.
+            // On a slow network, a short session expires before it is created.
             Err(cause) if asked / 2 >= config.connect_timeout => return Err(cause),
             Err(_) => asked = (asked * 2).min(MAX_TIMEOUT),
         }
@@ -79,8 +79,8 @@ impl Limits {
         Self { shortest: tick * 2, longest: tick * 20, tick }
     }
 
-    /// Returns the shortest TTL: at least four ticks. A proof that a session lives takes up to two
-    /// ticks, which leaves half of the TTL.
+    /// Returns the shortest TTL: at least four ticks. A proof that a session lives takes up to two,
+    /// which leaves half of the TTL.
     pub(crate) fn shortest_ttl(&self) -> Duration {
         self.shortest.max(self.tick * 4)
     }

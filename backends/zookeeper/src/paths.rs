@@ -24,26 +24,24 @@ impl Paths {
     }
 
     /// Returns a path that never exists, because no name is encoded like this. Its parent never
-    /// exists either: an existing parent's ACL would let a server reject the probe without a
-    /// majority.
+    /// exists either: its ACL would let a server reject the probe without a majority.
     pub(crate) fn probe_path(&self) -> String {
         format!("{}/%nobody/%nobody", self.prefix)
     }
 
-    /// Returns the prefix of the doctor's probe nodes, which belong to no name.
     pub(crate) fn probe(&self) -> String {
         format!("{}/%probe-", self.prefix)
     }
 
     pub(crate) fn name_of(child: &str) -> Option<LockName> {
         let name = LockName::new(percent::decode(child)?).ok()?;
-        // Ignore another program's node that decodes to a name but is encoded otherwise.
+        // Another program's node may decode to a name but be encoded otherwise.
         (encode(name.as_str()) == child).then_some(name)
     }
 }
 
-/// Encodes the characters that ZooKeeper forbids. ZooKeeper checks UTF-16 units, so it forbids
-/// characters outside the basic plane, which are pairs of surrogates.
+/// Encodes the characters that ZooKeeper forbids. It checks UTF-16 units, so it forbids surrogate
+/// pairs: characters outside the basic plane.
 fn encode(name: &str) -> String {
     let dots = name == "." || name == "..";
     let reserved = name == "zookeeper";
@@ -57,9 +55,9 @@ fn encode(name: &str) -> String {
     })
 }
 
-/// Returns the name of the claim's node without the sequence number. As in Curator, it contains the
-/// token, to find the node after a lost response. A mark follows: `r` for a reader, `p2of3` for two
-/// of three permits.
+/// Returns the claim's node without the sequence number. As in Curator, it contains the token, to
+/// find the node after a lost response. A mark follows: `r` for a reader, `p2of3` for two of three
+/// permits.
 pub(crate) fn node(claim: &Claim) -> String {
     let mut node = named(claim.token);
     if let Some(mark) = queue_admission::mark(claim.mode) {

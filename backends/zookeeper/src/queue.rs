@@ -6,7 +6,7 @@ use lockwright_core::{Mode, Token};
 use crate::paths::{LOCK, named};
 
 /// The texts before the numbers in node names of Lockwright, Curator and kazoo. Other programs'
-/// nodes count as exclusive, because their readers don't share a lock with Lockwright's.
+/// readers count as exclusive: they don't share a lock with Lockwright's.
 const KINDS: [&str; 5] = [LOCK, "__lock__", "__rlock__", "__WRIT__", "__READ__"];
 
 fn mode(node: &str) -> Mode {
@@ -30,7 +30,7 @@ impl Contender {
     fn of(node: String) -> Option<Self> {
         let after = |kind: &&str| node.rfind(*kind).map(|at| at + kind.len());
         let at = KINDS.iter().filter_map(after).max()?;
-        // The sequence has ten digits, possibly with a minus once all numbers have been used.
+        // Ten digits, possibly with a minus once all numbers have been used.
         let sequence = node.get(at..).filter(|text| text.len() >= 10)?.parse().ok()?;
         let mode = mode(&node[..at]);
         Some(Self { node, mode, sequence })
@@ -41,8 +41,8 @@ impl Contender {
         rest.is_some_and(|rest| rest.starts_with('-'))
     }
 
-    /// Returns whether the sequence number is past the last unique one. From 2^31 - 1 on, the
-    /// servers repeat that number, or return negative ones.
+    /// Returns whether the sequence number is past the last unique one. From 2^31 - 1 on, servers
+    /// repeat that number, or return negative ones.
     fn is_spent(&self) -> bool {
         !(0..i32::MAX).contains(&self.sequence)
     }

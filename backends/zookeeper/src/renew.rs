@@ -21,7 +21,7 @@ struct Numbered {
 }
 
 /// Proves that the holds' sessions live, then reads each node unless its watch shows no change. A
-/// silent session doesn't delay other sessions' renewals.
+/// silent session delays no other.
 pub(crate) async fn renew(shared: &Arc<Shared>, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
     let begun = shared.clock.now();
     let answer_by = Instant::now() + Renew::time_to_answer(holds);
@@ -86,7 +86,7 @@ async fn renew_in(
             Err(failure) => (Err(failure), None),
         };
         let renewal = renewal(shared, &claim, session, found, begun).await;
-        // A broken hold stays unwatched, so each renewal reads its node.
+        // A broken hold stays unwatched, so that each renewal reads its node.
         if let (RenewalOutcome::Renewed { .. }, Some(watcher)) = (&renewal.outcome, watcher) {
             watch.replace(reconnect_count, watcher);
         }
@@ -96,7 +96,7 @@ async fn renew_in(
 
 type Read = Result<(Vec<u8>, zk::Stat, Option<zk::OneshotWatcher>), zk::Error>;
 
-/// Sends the request at once, not when the future is polled, to have several requests in flight.
+/// Sends the request at once, not at the first poll, to have several requests in flight.
 fn read<'s>(
     session: &'s Session,
     path: &str,

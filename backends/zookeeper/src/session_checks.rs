@@ -17,12 +17,11 @@ const PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Reconnected sessions whose new server may grant less than their timeout. One task checks the
-/// servers for all these sessions.
+/// servers for all.
 #[derive(Debug, Default)]
 pub(crate) struct SuspectSessions {
     state: Mutex<State>,
     pub(crate) another: Notify,
-    /// The longest timeout that each server is known to grant.
     longest: Mutex<HashMap<String, Duration>>,
 }
 
@@ -43,8 +42,8 @@ impl SuspectSessions {
         let mut longest = lock(&self.longest);
         for Granted { host, asked, timeout } in granted {
             let known = longest.entry(host.clone()).or_insert(*timeout);
-            // A server that grants less than requested has reached its limit. Otherwise its
-            // limit may be higher.
+            // A server that grants less than requested has reached its limit. Otherwise its limit
+            // may be higher.
             *known = if timeout < asked { *timeout } else { (*known).max(*timeout) };
         }
     }
@@ -75,7 +74,7 @@ impl SuspectSessions {
     }
 }
 
-/// Returns the time limit of a check. After a longer check, holders would be notified too late.
+/// Returns the time limit of a check: a longer one would notify holders too late.
 fn patience(timeout: Duration, response_timeout: Duration) -> Duration {
     response_timeout.saturating_mul(2).min(timeout / 4 * 3).max(timeout / 2)
 }
@@ -96,10 +95,9 @@ impl Shared {
     async fn check(self: Arc<Self>) {
         let mut pause = PAUSE;
         while let Some(doubted) = self.suspects.left() {
-            // Check only the longest timeout, because a server that grants it grants all shorter
-            // ones.
+            // A server that grants the longest timeout grants all shorter ones.
             let most = doubted.iter().map(|(session, _)| session.timeout()).max();
-            // If another session reconnects, restart the check to cover it.
+            // Another session's reconnect restarts the check.
             let granted = tokio::select! {
                 granted = limits::granted(&self.config, most.unwrap_or_default()) => granted,
                 () = self.suspects.another.notified() => continue,

@@ -42,15 +42,14 @@ impl Shared {
     }
 
     /// Gives up the session's claims, and reports lost holds. Returns the claims that weren't held.
-    /// If the session is over, these claims stay registered, so a repeated acquire can report a
+    /// If the session is over, these stay registered, so that a repeated acquire can report a
     /// break.
     pub(crate) fn give_up(&self, session: &Arc<Session>) -> Vec<(LockName, Token, Place)> {
         self.sessions.forget(session);
         let is_over = session.is_over();
         let is_left = |place: &Place| Arc::ptr_eq(&place.session, session);
         let is_held = |place: &Place| place.is_held && !place.is_overdue;
-        // Select and remove the claims in one step, so no claim granted in between counts as
-        // waiting.
+        // In two steps, a claim granted in between would count as waiting.
         let gone = self.registry.leave_all(|place| is_left(place) && (!is_over || is_held(place)));
         let (held, mut others): (Vec<_>, Vec<_>) =
             gone.into_iter().partition(|(_, _, place)| is_held(place));

@@ -27,7 +27,7 @@ impl Kind {
     /// Returns the kind of session for a TTL. A hold's validity counts from the last proof. A fixed
     /// hold isn't renewed, so its session has a longer timeout and more frequent proofs.
     fn of(ttl: Duration, fixed: bool, limits: &Limits) -> Self {
-        // Round up to the protocol's whole milliseconds.
+        // The protocol has whole milliseconds.
         let ttl = Duration::from_millis(
             ttl.as_nanos().div_ceil(1_000_000).try_into().unwrap_or(u64::MAX),
         );
@@ -132,7 +132,7 @@ impl Sessions {
         self.each(|slot| {
             slot.session.take_if(|session| session.idle() > after && !is_used(session));
         });
-        // Keep a slot with a second reference, because a caller is about to use it.
+        // A caller is about to use a slot with a second reference.
         let is_empty = |slot: &Slot| slot.try_lock().is_ok_and(|slot| slot.session.is_none());
         lock(&self.slots).retain(|_, slot| Arc::strong_count(slot) > 1 || !is_empty(slot));
     }

@@ -26,8 +26,8 @@ pub(crate) struct Shared {
     pub(crate) ended_claims: EndedClaims,
     pub(crate) subscribers: Subscribers,
     pub(crate) watches: Watches,
-    /// The highest transaction id that this client saw. If the ensemble returns a lower one, older
-    /// data were restored.
+    /// The highest transaction id that this client saw. A lower one shows that older data were
+    /// restored.
     ///
     /// Ids begin with the leader's epoch. A restored ensemble continues with the epoch after the
     /// backup's, so its ids are lower only if another leader was elected after the backup. Only a
@@ -74,7 +74,6 @@ impl Shared {
         self.config.contents.chroot.len() + path.len()
     }
 
-    /// Returns the highest earlier id.
     pub(crate) fn saw_zxid(&self, zxid: u64) -> u64 {
         self.highest_zxid.fetch_max(zxid, Ordering::Relaxed)
     }

@@ -1,8 +1,8 @@
 //! Concurrent readers agree on the lowest fence (see [`queue_admission`]). A reader that takes
 //! another's fence stores it in its own node.
 //!
-//! A reader that joins while the client reads the nodes can't lower the lowest fence, because its
-//! fence is larger, or taken from another reader.
+//! A reader that joins while the client reads the nodes can't lower the lowest fence: its own is
+//! larger, or taken from another reader.
 
 use lockwright_core::backend_util::queue_admission::{self, Reader};
 use lockwright_core::{Fence, Mode, Result};

@@ -1,11 +1,9 @@
 //! Detection of servers that shorten a session's timeout.
 //!
 //! A server to which a session moves may reduce the timeout to its own limit, which the client
-//! library doesn't report.
-//!
-//! So after each reconnect, the client opens other sessions to find out the servers' limits. If the
-//! connection breaks during this check, any server may have shortened the timeout, so all must be
-//! checked.
+//! library doesn't report. So after each reconnect, the client opens other sessions to find out the
+//! servers' limits. If the connection breaks during this check, all servers must be checked: any
+//! may have shortened the timeout.
 
 use std::time::Duration;
 

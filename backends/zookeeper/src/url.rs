@@ -8,7 +8,7 @@ use crate::tls::Security;
 
 const PORT: u16 = 2_181;
 
-/// The protocol's longest timeout. Servers reduce it to their `maxSessionTimeout`.
+/// The protocol's longest timeout, which servers reduce to their `maxSessionTimeout`.
 pub(crate) const MAX_TIMEOUT: Duration = Duration::from_millis(i32::MAX as u64);
 
 pub(crate) const PREFIX: &str = "/lockwright";
@@ -86,7 +86,7 @@ fn login(login: &str) -> Result<String, String> {
 }
 
 fn hosts(text: &str, has_login: bool, secured: bool) -> Result<Vec<String>, String> {
-    // TLS has no default port, so the URL must have one.
+    // TLS has no default port.
     let default_port = (!secured).then_some(PORT);
     let hosts = url::hosts(text, default_port, has_login)?;
     Ok(hosts.into_iter().map(|(name, port)| format!("{name}:{port}")).collect())

@@ -11,7 +11,7 @@ pub(crate) struct Value {
     ttl_ms: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) broken: Option<String>,
-    /// The fence that this reader took from another reader.
+    /// The fence that this reader took from another.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) taken: Option<u64>,
 }
@@ -39,7 +39,7 @@ impl Value {
         serde_json::to_vec(self).expect("text and numbers are JSON")
     }
 
-    /// Returns at least the claim's TTL: adds a millisecond, because `ttl_ms` is rounded down.
+    /// Returns at least the claim's TTL: `ttl_ms` is rounded down.
     pub(crate) fn ttl(&self) -> Duration {
         Duration::from_millis(self.ttl_ms.saturating_add(1))
     }

@@ -34,9 +34,9 @@ impl Watches {
     }
 }
 
-/// Watches the node at `path`, to wake the lock's waiters when the node is removed. Without a
-/// watch, returns the time until the caller must retry: zero if the node doesn't exist, `POLL` if
-/// the session has no room for a watch.
+/// Watches the node at `path`, to wake the lock's waiters when it is removed. Without a watch,
+/// returns the time until the caller must retry: zero if the node doesn't exist, `POLL` if the
+/// session has no room for a watch.
 pub(crate) async fn watch(
     shared: &Arc<Shared>,
     session: &Arc<Session>,
@@ -62,7 +62,6 @@ pub(crate) async fn watch(
     let (owner, watched, waited_for) = (Arc::downgrade(shared), key.clone(), name.clone());
     let mut all = shared.watches.all();
     let task = shared.sessions.runtime.spawn(async move {
-        // Wake the waiters after any change of the node, and after the session's end.
         watcher.changed().await;
         drop(reserved);
         if let Some(owner) = owner.upgrade() {

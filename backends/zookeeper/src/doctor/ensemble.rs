@@ -122,7 +122,7 @@ async fn members(named: usize, servers: &[Server], session: &Session) -> Result<
     };
     let members = || config.lines().filter(|line| line.starts_with("server."));
     let observers = members().filter(|line| line.contains(":observer")).count();
-    // A standalone server's configuration has no members, but the server is a voter.
+    // A standalone server's configuration has no members.
     let voters = (members().count() - observers).max(1);
     let unnamed = (named < voters).then(|| unnamed(named, &voters.to_string()));
     let noted = (observers > 0).then(|| {

@@ -47,7 +47,7 @@ pub(crate) async fn examine(shared: &Arc<Shared>) -> Result<Vec<Finding>> {
 }
 
 async fn of_ensemble(shared: &Arc<Shared>, servers: &[Server]) -> Result<Vec<Finding>> {
-    // Open a new session, because an existing one may be stuck.
+    // An existing session may be stuck.
     let Limits { longest, tick, .. } = shared.limits;
     let (config, clock) = (&shared.config, &shared.clock);
     let session = Session::open(config, clock, shared.paths.probe_path(), longest, tick).await?;

@@ -4,8 +4,7 @@ use lockwright_core::backend_util::finding;
 use crate::four_letter_words::{Server, Status};
 use crate::shared::Shared;
 
-/// The first usable version: it returns a new node's transaction id, and removes empty parent
-/// nodes.
+/// The first usable version: it returns a new node's transaction id, and removes empty parents.
 const OLDEST: (u32, u32) = (3, 5);
 
 const OLDEST_MAINTAINED: (u32, u32) = (3, 8);
@@ -30,8 +29,7 @@ pub(super) fn look_at(server: &Server) -> Vec<Finding> {
     }
 }
 
-/// Reports that the servers' states are unknown, because four-letter commands aren't available over
-/// TLS.
+/// Reports that the servers' states are unknown: four-letter commands don't work over TLS.
 pub(super) fn unseen(shared: &Shared) -> Finding {
     finding::note(
         "zookeeper-not-looked-at",

@@ -1,4 +1,4 @@
-//! A job that cron starts on every machine runs on one machine at a time. The others skip it.
+//! A job that cron starts on every machine runs on one at a time. The others skip it.
 //!
 //! For a job that is a command, `lockwright run -n nightly-report -- ./report.sh` is enough. With
 //! `--at-least 1m`, it doesn't run again on a machine whose clock is late.

@@ -31,8 +31,8 @@ use lockwright_core::{Error, Held, Permit, Request as AsyncRequest, Result};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
-/// Connects a client with default settings, and starts its thread. The thread ends with the last
-/// clone and guard of the client.
+/// Connects a client with default settings, and starts its thread, which ends with the client's
+/// last clone and guard.
 ///
 /// # Errors
 /// As [`lockwright::connect`](crate::connect), and [`Unavailable`](crate::ErrorKind::Unavailable) if
@@ -61,7 +61,6 @@ fn assert_outside() {
     );
 }
 
-/// A reference to the client's thread, which ends with the last one.
 #[derive(Debug, Clone)]
 struct Background {
     handle: Handle,
@@ -170,7 +169,7 @@ impl<H: Held> Request<H> {
     }
 }
 
-/// A hold. It dereferences to the asynchronous guard: use its synchronous methods, such as `check`,
+/// A hold. It dereferences to the asynchronous guard, for its synchronous methods, such as `check`,
 /// `fence` and `fenced`. Dropping the guard releases the hold in the background.
 #[must_use = "dropping the guard releases the lock; keep it for as long as the lock is needed"]
 #[derive(Debug)]

@@ -34,8 +34,7 @@ use crate::connect::{Purpose, open_for, profile_for, profiles};
 pub struct Config {
     /// The URL, as in [`connect`](crate::connect).
     pub url: String,
-    /// A file with the password. The client adds it to each server's URL without a password, and
-    /// ignores newlines at its end.
+    /// A file with the password for each server's URL without one. Newlines at its end are ignored.
     #[serde(default)]
     pub password_file: Option<PathBuf>,
     /// The name of an environment variable with the password, instead of `password_file`.
@@ -132,7 +131,7 @@ impl Config {
     }
 
     /// Returns the problems that can be found without connecting, each with its key. A server may
-    /// lack more of the required properties, and may have narrower limits.
+    /// lack more, and may have narrower limits.
     pub fn problems(&self) -> Vec<(&'static str, Error)> {
         let url = match self.full_url() {
             Ok(url) => url,

@@ -11,10 +11,11 @@ use toml::de::{DeTable, DeValue};
 use crate::Config;
 
 impl Config {
-    /// Reads the TOML file that `LOCKWRIGHT_CONFIG` names, if set, and then the environment.
+    /// Reads the TOML file that `LOCKWRIGHT_CONFIG` names, if set, and then the environment:
     /// `LOCKWRIGHT_URL`, `LOCKWRIGHT_TTL`, `LOCKWRIGHT_WAIT`, `LOCKWRIGHT_NAMESPACE` and
-    /// `LOCKWRIGHT_LABEL` override the file's settings, also those in `prefix`. The file needs no `url` if
-    /// `LOCKWRIGHT_URL` is set. If it has one, its password settings apply only to that.
+    /// `LOCKWRIGHT_LABEL` override the file's settings, also those in `prefix`. With
+    /// `LOCKWRIGHT_URL`, the file needs no `url`. The file's password settings apply only to its
+    /// own `url`.
     ///
     /// # Errors
     /// [`InvalidConfig`](crate::ErrorKind::InvalidConfig) names the variable, or the file and line.

@@ -131,8 +131,8 @@ macro_rules! backends {
                                 config = $credentials(config, provider);
                             })?
                             no_provider(provider, &scheme)?;
-                            // Boxed, so that the futures of programs don't exceed rustc's
-                            // default recursion limit.
+                            // Boxed, so that programs' futures don't exceed rustc's default
+                            // recursion limit.
                             let connecting: std::pin::Pin<Box<dyn Future<Output = _> + Send>> =
                                 Box::pin(config.connect());
                             Ok(Arc::new(connecting.await?))
@@ -189,7 +189,7 @@ fn not_compiled_in(scheme: &Scheme) -> Error {
         several => ("s", format!("`{}`", several.join("` and `"))),
     };
     let of_the_command = match name {
-        // The command-line tool rejects `memory:`, because its processes share no memory.
+        // The command-line tool rejects `memory:`: its processes share no memory.
         "memory" => String::new(),
         _ => {
             let features = scheme.features.join(",lockwright/");

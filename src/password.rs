@@ -58,7 +58,7 @@ fn with_password(url: &str, password: &str) -> std::result::Result<String, Strin
         "redlock" | "etcd" => true,
         _ => false,
     };
-    // The users of etcd are the cluster's, so one member's login suffices, and a user is required.
+    // etcd's users are the cluster's, so one member's login suffices, and a user is required.
     if scheme == "etcd" && !rest.contains('@') {
         return Err("the URL has no user; write etcd:http://USER@HOST".to_owned());
     }

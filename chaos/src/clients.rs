@@ -93,8 +93,8 @@ impl<'a> Clients<'a> {
         lock(&self.all).iter().map(|one| one.job.journal.clone()).collect()
     }
 
-    /// Counts the pending requests for `names` sent before `since`. Returns 0 if one of `names` was
-    /// granted later.
+    /// Counts the pending requests for `names` sent before `since`; 0 if one of `names` was granted
+    /// later.
     pub(crate) fn held_up(&self, names: &[String], since: BootInstant) -> usize {
         let mut entries = self.entries();
         entries.sort_by_key(|entry| entry.at);
@@ -214,7 +214,6 @@ impl<'a> Clients<'a> {
     }
 }
 
-/// The journal may not exist yet.
 fn read(path: &Path) -> Vec<Entry> {
     journal::read(path).unwrap_or_default()
 }

@@ -84,7 +84,7 @@ impl Configuration {
         }
     }
 
-    /// Limits each client's connections for some seeds, so that the client's holds share sessions.
+    /// Limits each client's connections for some seeds, so that its holds share sessions.
     pub(crate) fn with_connections(self, url: String, seed: u64) -> String {
         match (self.mode(), seed % 3) {
             (Some("session"), 0) => format!("{url}&connections=5"),

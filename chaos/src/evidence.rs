@@ -1,6 +1,5 @@
-//! The record of results: one line per schedule in `chaos/evidence/CONFIGURATION.tsv`.
-//!
-//! Results for servers in `LOCKWRIGHT_SERVER_ROOT` are in a subfolder with the root's name.
+//! The record of results: one line per schedule in `chaos/evidence/CONFIGURATION.tsv`; for servers
+//! in `LOCKWRIGHT_SERVER_ROOT`, in a subfolder with the root's name.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -14,8 +13,8 @@ use crate::verdict::Outcome;
 const HEADER: &str = "seed\tplan\toutcome\toperations\tgrants\thand-overs\twait-ms\tlag-ms\t\
                       refused\tlate-refused\tfaults";
 
-/// Replaces the line of the result's seed. A line with a violation stays until a developer has
-/// found the cause and deletes the line.
+/// Replaces the line of the result's seed. A violation's line stays until a developer has found the
+/// cause and deletes it.
 pub(crate) fn record(folder: &Path, configuration: Configuration, ran: &Ran) -> Result<()> {
     let path = folder.join(format!("{configuration}.tsv"));
     let lock = File::open(folder)?;
@@ -62,7 +61,7 @@ pub(crate) fn line(ran: &Ran) -> String {
 }
 
 pub(crate) fn folder() -> PathBuf {
-    // If clones share a build folder, `CARGO_MANIFEST_DIR` may name another clone.
+    // If clones share a build folder, `CARGO_MANIFEST_DIR` may name another.
     std::env::var_os("LOCKWRIGHT_ROOT")
         .map_or_else(
             || Path::new(env!("CARGO_MANIFEST_DIR")).to_path_buf(),

@@ -1,5 +1,5 @@
-//! The faults, and each backend's promises under them. If no profile covers a fault, this module
-//! defines the promise.
+//! The faults, and each backend's promises under them. This module defines a promise that no
+//! profile covers.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -38,7 +38,6 @@ use Fault::*;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Promise {
     pub(crate) exclusion: bool,
-    /// Fences are unique and increase.
     pub(crate) fences: bool,
 }
 
@@ -78,10 +77,10 @@ impl Fault {
             Failover => matches!(configuration, RedisSentinel | RedisCluster | Etcd | ZooKeeper),
             RowLocked => matches!(configuration, PostgresLease | MysqlLease),
             TableLocked => matches!(kind, Kind::Postgres | Kind::Mysql),
-            // etcd has no connection limit, and a running ZooKeeper can't change its limit.
+            // etcd has no connection limit, and a running ZooKeeper can't change its own.
             ConnectionLimit => matches!(kind, Kind::Postgres | Kind::Mysql | Kind::Redis),
             DescriptorLimit => !configuration.has_several_servers(),
-            // A full disk doesn't stop PostgreSQL and MariaDB, which write to preallocated files.
+            // PostgreSQL and MariaDB write to preallocated files.
             DiskFull => configuration == Redis,
             // etcd's clock can't be stepped. In Sentinel and Cluster, a step affects failovers.
             ClockForward | ClockBack => {
@@ -119,14 +118,14 @@ impl Fault {
         let by_connection = configuration.holds_by_connection();
         match self {
             ClientKilled => survives(Promised::ClientCrash),
-            // A suspended or blocked client ends its holds by its own clock, so exclusion is kept.
+            // A suspended or blocked client ends its holds by its own clock.
             ClientStopped | RowLocked | TableLocked => Promise::KEPT,
-            // In Sentinel and Cluster, the other servers may replace a frozen master.
+            // In Sentinel and Cluster, the others may replace a frozen master.
             ServerFrozen | DiskSlow => match configuration {
                 RedisCluster => survives(Promised::Failover),
                 RedisSentinel if leader => survives(Promised::Failover),
                 // After a freeze, the old leader may revoke leases that clients renewed at the new
-                // leader.
+                // one.
                 Etcd => kept_if(!leader),
                 _ => kept_if(!by_connection),
             },
@@ -140,7 +139,7 @@ impl Fault {
                 Etcd => survives(Promised::MinorityLoss),
                 _ => survives(Promised::Failover),
             },
-            // At the limit, the master refuses the Sentinels, so they may start a failover.
+            // At the limit, the master refuses the Sentinels, which may start a failover.
             ConnectionLimit if configuration == RedisSentinel => survives(Promised::Failover),
             ConnectionsCut | ConnectionsHalfOpen | ConnectionsDelayed | Throttled
             | ConnectionsSilent | ConnectionLimit => survives(Promised::Partition),

@@ -34,7 +34,6 @@ pub(crate) struct Injected {
     pub(crate) effect: Option<String>,
 }
 
-/// The largest step back of the servers' clock, in milliseconds.
 pub(crate) const LARGEST_STEP_BACK: i64 = 2_500;
 
 const SOON: Duration = Duration::from_secs(3);
@@ -261,7 +260,7 @@ impl Scene<'_> {
     }
 
     fn limit_descriptors(&mut self, lasts: Duration) -> Result<Option<String>> {
-        // Below the number of the server's open descriptors: it keeps them, but gets no new ones.
+        // Below the server's open descriptors: it keeps them, but gets no new ones.
         const LIMIT: &str = "4";
         let pid = self.server(0).pid();
         let usual = descriptor_limit(pid).ok_or("the limit of descriptors is unknown")?;
@@ -269,7 +268,7 @@ impl Scene<'_> {
         self.servers.proxies().into_iter().for_each(Proxy::drop_connections);
         let effect = self.refusal(lasts);
         let _ = limit_descriptors(pid, &usual);
-        // Empty the server's log, because the refusals would fill the lane's disk.
+        // The refusals would fill the lane's disk.
         let log = fs::File::options().write(true).open(format!("/proc/{pid}/fd/1"));
         let _ = log.and_then(|log| log.set_len(0));
         self.servers.recover()?;
@@ -307,7 +306,7 @@ fn descriptor_limit(pid: u32) -> Option<String> {
     line.split_whitespace().nth(3).map(str::to_owned)
 }
 
-/// Runs `prlimit` as the process's user, because other users, even root, need a capability.
+/// Runs `prlimit` as the process's user: others, even root, need a capability.
 fn limit_descriptors(pid: u32, limit: &str) -> Result<()> {
     let owner = fs::metadata(format!("/proc/{pid}"))?;
     let output = Command::new("prlimit")
@@ -328,7 +327,6 @@ fn fill(file: &Path) -> usize {
     while file.write_all(&piece).is_ok() {
         pieces += 1;
     }
-    // Small pieces fill the rest, so that even small writes fail.
     while file.write_all(&piece[..512]).is_ok() {}
     pieces / 16
 }

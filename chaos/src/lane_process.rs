@@ -17,11 +17,10 @@ use crate::schedule::Schedule;
 use crate::servers::Result;
 use crate::verdict::Outcome;
 
-/// The maximum number of starts of servers, which are replaced after a failure.
+/// Servers are replaced after a failure.
 const STARTS: usize = 3;
 
-/// The maximum number of runs of a schedule with the outcome `ShowedNothing`: a busy client may
-/// miss a fault.
+/// The most runs of a schedule that `ShowedNothing`: a busy client may miss a fault.
 const RUNS: usize = 3;
 
 pub(crate) fn run(args: &[String]) -> Result<()> {
@@ -70,7 +69,6 @@ struct Job {
     options: Options,
     folder: PathBuf,
     disk: Option<PathBuf>,
-    /// `None` before the first start and after the servers failed.
     lane: Option<Lane>,
     starts: usize,
 }

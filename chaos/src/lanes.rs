@@ -16,7 +16,7 @@ use crate::page;
 use crate::servers::{Result, is_alive};
 use crate::verdict::Outcome;
 
-/// The maximum number of a lane's schedules. Later ones get new servers.
+/// Later schedules get new servers.
 const SCHEDULES: usize = 20;
 
 const SELECTION: [u64; 3] = [1, 2, 3];
@@ -73,7 +73,7 @@ fn tasks(options: &Options) -> VecDeque<Task> {
         (false, None) => options.seeds.clone().collect(),
         (false, Some(_)) => (options.seeds.start..options.seeds.start + 100_000).collect(),
     };
-    // A lane gets many seeds, because starting its servers takes longer than a schedule.
+    // A lane gets many seeds: starting its servers takes longer than a schedule.
     let per_lane = match options.configurations.len() {
         1 => seeds.len().div_ceil(options.jobs).clamp(1, SCHEDULES),
         _ => SCHEDULES,
@@ -86,7 +86,6 @@ fn tasks(options: &Options) -> VecDeque<Task> {
             tasks.push((turn, Task { configuration, seeds: seeds.to_vec() }));
         }
     }
-    // The tasks of the configurations alternate.
     tasks.sort_by_key(|(turn, _)| *turn);
     tasks.into_iter().map(|(_, task)| task).collect()
 }
@@ -95,8 +94,7 @@ fn recorded(configuration: Configuration) -> BTreeSet<u64> {
     let path = evidence::folder_of_servers().join(format!("{configuration}.tsv"));
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let is_known = |line: &page::Schedule| {
-        // Don't run a seed with a violation again: the result wouldn't replace the violation's
-        // line.
+        // A new result wouldn't replace a violation's line.
         let showed = line.outcome != Outcome::ShowedNothing;
         line.version == crate::schedule::version(configuration) && showed
     };
@@ -139,7 +137,7 @@ fn run_lane(
 
 pub(crate) const FOLDER: &str = "LOCKWRIGHT_CHAOS_FOLDER";
 pub(crate) const DISK: &str = "LOCKWRIGHT_CHAOS_DISK";
-/// The environment variable with the latest start of a schedule, in nanoseconds of the boot clock.
+/// The latest start of a schedule, in nanoseconds of the boot clock.
 pub(crate) const UNTIL: &str = "LOCKWRIGHT_CHAOS_UNTIL";
 
 struct Folder {

@@ -51,7 +51,6 @@ struct Record {
 
 pub(crate) struct Schedule {
     pub(crate) seed: u64,
-    /// The plan's version when the schedule ran.
     pub(crate) version: u32,
     pub(crate) outcome: Outcome,
     /// Operations, grants, hand-overs, longest wait for a free lock, largest delay of a loss
@@ -137,7 +136,7 @@ pub(crate) fn schedule(line: &str) -> Option<Schedule> {
 
 impl Record {
     /// Counts the schedules that confirm `promise` and in which `fault` had an effect. For `KEPT`,
-    /// this must be the promise under all faults of the schedule.
+    /// this must be the promise under all their faults.
     fn shown(&self, fault: Fault, promise: Promise) -> usize {
         let outcome = if promise == Promise::KEPT { Outcome::Kept } else { Outcome::NotPromised };
         // No fence is promised if any fault of the schedule voids that promise.

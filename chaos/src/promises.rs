@@ -19,7 +19,7 @@ pub(crate) struct Promises {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Promised {
     pub(crate) fault: Fault,
-    /// The promise if the fault affects a follower, a client or the only server.
+    /// If the fault affects a follower, a client or the only server.
     pub(crate) promise: Promise,
     pub(crate) leader: Promise,
 }
@@ -68,7 +68,7 @@ impl Promises {
 
     pub(crate) fn record(&self, folder: &Path, configuration: Configuration) -> Result<()> {
         let path = path(folder, configuration);
-        // Lanes may record at the same time, so each has its own temporary file.
+        // Several lanes may record at the same time.
         let new = path.with_extension(format!("new-{}", std::process::id()));
         fs::write(&new, self.to_text())?;
         Ok(fs::rename(new, path)?)
@@ -88,7 +88,6 @@ fn path(folder: &Path, configuration: Configuration) -> std::path::PathBuf {
     folder.join(format!("{configuration}.promises.tsv"))
 }
 
-/// Returns a recorded name, for example `client-crash`.
 pub(crate) fn claim_name(claim: Claim) -> String {
     let name = serde_json::to_string(&claim).expect("a claim is a word");
     name.trim_matches('"').replace('_', "-")

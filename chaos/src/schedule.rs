@@ -37,8 +37,7 @@ pub(crate) fn hits_the_leader(pick: usize) -> bool {
     pick.is_multiple_of(2)
 }
 
-/// The lowest part that schedules pass to [`Random::of`]. Clients pass lower ones, so the draws are
-/// independent.
+/// Clients pass lower parts to [`Random::of`], so the draws are independent.
 const PART: u64 = 1 << 40;
 
 impl Schedule {
@@ -74,8 +73,7 @@ impl Schedule {
         let each = self.faults.iter().map(|one| self.promise_under(one, profile));
         let promise = each.fold(Promise::KEPT, Promise::and);
         let has = |fault| self.faults.iter().any(|one| one.fault == fault);
-        // After a data loss, fences come from the server's clock. If this clock steps back, fences
-        // repeat.
+        // After a data loss, fences come from the server's clock, and repeat if it steps back.
         let repeats = has(Fault::ClockBack) && has(Fault::ServerDataLost);
         Promise { fences: promise.fences && !repeats, ..promise }
     }

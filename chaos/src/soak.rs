@@ -1,4 +1,4 @@
-//! A soak test without faults. It finds leaks of memory, descriptors, threads and server data.
+//! A soak test without faults, for leaks of memory, descriptors, threads and server data.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,10 +22,10 @@ const TIME: Duration = Duration::from_secs(600);
 
 const PLAN: Duration = Duration::from_secs(4);
 
-/// The growth is measured from a fifth of the duration on, when caches are full.
+/// Until a fifth of the duration, caches fill.
 const SETTLED_AFTER: u32 = 5;
 
-/// The allowed growth of memory in bytes: allocators keep freed pages.
+/// Bytes of memory: allocators keep freed pages.
 const GROWTH: u64 = 8 << 20;
 
 #[derive(Serialize, Deserialize)]
@@ -116,7 +116,8 @@ fn left(servers: &mut dyn servers::Servers, ttl: Duration) -> Result<Vec<String>
     }
 }
 
-/// Measures the worker between plans: it creates the file `idle` and waits for the file's removal.
+/// Measures the worker between plans, when it has created the file `idle` and waits for its
+/// removal.
 fn watch(child: &mut Child, time: Duration, idle: &Path) -> Result<(Measured, Measured)> {
     let begun = Instant::now();
     let mut first: Option<Measured> = None;

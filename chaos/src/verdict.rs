@@ -12,7 +12,7 @@ use crate::faults::{Fault, Promise};
 use crate::inject::{Injected, LARGEST_STEP_BACK};
 use crate::schedule::{Planned, Schedule};
 
-/// How late a process may report a loss: the sum of five delays that are too short for the journal.
+/// How late a process may report a loss: five delays that are too short for the journal.
 const LOSS_ALLOWANCE: Duration = UNRECORDED_DELAY.saturating_mul(5);
 
 /// Returns how long clients may wait for a free lock, in addition to a TTL and the recoveries from
@@ -124,8 +124,8 @@ fn violations_of(wanted: &[Rule], entries: &[Entry], rules: Rules) -> Vec<Violat
     violations
 }
 
-/// Adds releases of a killed process's holds, which end with its connections. Drops the process's
-/// later entries.
+/// Adds releases of a killed process's holds, which end with its connections, and drops its later
+/// entries.
 fn end_with_their_process(entries: &[Entry]) -> Vec<Entry> {
     let mut held: BTreeMap<&str, Vec<Token>> = BTreeMap::new();
     let mut killed: BTreeSet<&str> = BTreeSet::new();
@@ -170,7 +170,7 @@ fn rules(schedule: &Schedule, promise: Promise) -> Rules {
 
 fn longest_wait(schedule: &Schedule) -> Duration {
     let after = |fault: Fault| match fault {
-        // A step back of the server's clock prolongs a dead client's hold.
+        // A step back prolongs a dead client's hold.
         Fault::ClockBack => Duration::from_millis(LARGEST_STEP_BACK.unsigned_abs()),
         Fault::ClientKilled | Fault::ClientStopped => Duration::ZERO,
         _ => schedule.ttl(),

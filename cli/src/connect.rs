@@ -12,7 +12,7 @@ pub(crate) async fn connect(connection: &ConnectionOptions) -> Result<Locks, Fai
     Ok(config(connection)?.connect().await?)
 }
 
-/// Returns the configuration. Its URL must not be printed, because it may contain a password.
+/// Returns the configuration. Don't print its URL, which may contain a password.
 pub(crate) fn config(connection: &ConnectionOptions) -> Result<Config, Failure> {
     let default_url = match (&connection.config, &connection.url) {
         (None, None) => Some(default_url()?),
@@ -26,7 +26,6 @@ pub(crate) fn config(connection: &ConnectionOptions) -> Result<Config, Failure> 
     Ok(config)
 }
 
-/// Returns the value of an option, or else of the variable.
 pub(crate) fn option_or_variable(
     connection: &ConnectionOptions,
     variable: &str,
@@ -74,7 +73,7 @@ fn default_url() -> Result<String, Failure> {
             )
         })?;
     let folder = state.join("lockwright");
-    // A private folder: users who can write here can acquire and break every lock.
+    // Users who can write to this folder can acquire and break every lock.
     let created = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
     let what =
         format!("cannot create {} for the locks; set --url to another location", folder.display());

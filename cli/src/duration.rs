@@ -1,5 +1,3 @@
-//! Durations: `500ms`, `30` or `30s`, `1m`, `1h`, `2d`.
-
 use std::time::Duration;
 
 use lockwright::backend::duration;
@@ -28,7 +26,6 @@ pub(crate) fn some(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// The pause between two polls of the held names.
 pub(crate) fn every(text: &str) -> Result<Duration, String> {
     match any(text)? {
         time if time < Duration::from_millis(100) => Err("at least 100ms".to_owned()),
@@ -48,7 +45,7 @@ pub(crate) fn show(duration: Duration) -> String {
     }
 }
 
-/// Like [`show`], but in whole seconds, for a time that is shown again each second.
+/// Like [`show`], but in whole seconds, for a time that changes each second.
 pub(crate) fn show_elapsed(duration: Duration) -> String {
     match duration.as_secs() {
         seconds @ 0..=9 => format!("{seconds} s"),

@@ -1,7 +1,6 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Formats a time as RFC 3339 in UTC, with milliseconds. A time before 1970 becomes the start of
-/// 1970.
+/// Formats a time as RFC 3339 in UTC, with milliseconds. A time before 1970 becomes 1970's start.
 pub(crate) fn rfc3339(time: SystemTime) -> String {
     let since_1970 = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     let seconds = since_1970.as_secs();
@@ -13,7 +12,7 @@ pub(crate) fn rfc3339(time: SystemTime) -> String {
 
 /// Howard Hinnant's `civil_from_days`: <https://howardhinnant.github.io/date_algorithms.html>.
 fn date(days_since_1970: u64) -> (u64, u64, u64) {
-    // Years begin in March, so that a leap day is the last day of its year.
+    // Years begin in March, so that a leap day is their last day.
     let days = days_since_1970 + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
     let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;

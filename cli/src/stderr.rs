@@ -62,7 +62,7 @@ fn write_some(bytes: &[u8]) -> io::Result<usize> {
         Method::File => io::write(stderr(), bytes),
         Method::Socket => send(stderr(), bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL),
         Method::Own(own) => io::write(own, bytes),
-        // Accepted risk: if another process fills the pipe after this check, the write blocks.
+        // Accepted risk: if another process fills the pipe now, the write blocks.
         Method::Poll if is_ready(Duration::ZERO) => {
             io::write(stderr(), &bytes[..bytes.len().min(MAX_READY_WRITE)])
         }
@@ -87,7 +87,7 @@ enum Method {
     /// A second, nonblocking open file description. CMD shares the first, and expects blocking
     /// writes.
     Own(OwnedFd),
-    /// The file can't be opened again (another user's terminal), so writes need `poll`.
+    /// Another user's terminal can't be opened again, so writes need `poll`.
     Poll,
 }
 

@@ -1,5 +1,3 @@
-//! Holds without a process: `acquire`, `renew` and `release`.
-
 use std::io::{self, Read, Write};
 
 use lockwright::{Error, LockName, Locks, Ticket, TicketError};
@@ -60,7 +58,7 @@ async fn print_ticket(json: bool, run: &Run, locks: &Locks) -> Result<u8, Failur
         .to_string();
     }
     if let Err(error) = writeln!(io::stdout(), "{line}") {
-        // A hold whose ticket is lost would block others for a whole TTL.
+        // A lost ticket's hold would block others for a whole TTL.
         locks.release_ticket(&ticket).await?;
         return Err(Failure::os(
             "released the lock, because the ticket could not be written",

@@ -50,7 +50,7 @@ async fn the_sale() -> Result<()> {
     let config = setting::read(&setting.config)?;
     let (file, kill) = (&*setting.config, setting.kill);
     if setting.is_new && config.url.starts_with("redlock:") {
-        // Without `admit`, the new nodes would vote only after the largest TTL.
+        // Without `admit`, new nodes vote only after the largest TTL.
         lockwright::operator::admit(&config.url).await?;
     }
     let locks = config.connect().await?;
@@ -145,7 +145,7 @@ async fn a_process(number: &str) -> Result<()> {
     };
     let somebody_dies = told("FLASH_SALE_KILL")? == "yes";
     let dies = somebody_dies && number == "0";
-    // The others wait, so they don't sell all items before the kill.
+    // The others wait, so that they don't sell all items before the kill.
     if somebody_dies && !dies {
         until("the victim's grant", || async { shop.somebody_stands_still() }).await?;
     }

@@ -8,7 +8,7 @@ use crate::support::Result;
 pub(crate) struct Setting {
     pub(crate) config: PathBuf,
     pub(crate) kill: bool,
-    /// True if this run started the servers, so no lock can be held on them.
+    /// This run started the servers, so no lock can be held on them.
     pub(crate) is_new: bool,
     _server: Option<Box<dyn Send>>,
 }
@@ -67,7 +67,7 @@ fn start(name: &str) -> Result<Running> {
         "redis" => running(Redis::start(), Redis::url),
         "sentinel" => running(Sentinels::start(), Sentinels::url),
         "cluster" => running(Cluster::start(), Cluster::url),
-        // The timeout is long, because all nodes are on one busy machine.
+        // All nodes are on one busy machine, so the timeout is long.
         "redlock" => running(Fleet::start(5), |fleet| {
             format!("redlock:{}?node_timeout=200ms", fleet.urls().join(","))
         }),

@@ -46,7 +46,7 @@ async fn consumer(number: &str) -> Result<()> {
     std::future::pending().await
 }
 
-/// The lock keeps other processes from acting between the check of the ledger and the new entry.
+/// The lock keeps other processes from acting between the ledger's check and its new entry.
 async fn handle_once(locks: &Locks, ledger: &Path, message: usize, dies: bool) -> Result<()> {
     let guard = locks.mutex(format!("message/{message}")).ttl(TTL).acquire().await?;
     guard.run(handle(ledger, message, dies)).await??;

@@ -120,7 +120,7 @@ async fn serve() -> Result<(SocketAddr, Arc<AtomicUsize>)> {
             most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
             tokio::spawn(async move {
                 tokio::time::sleep(CALL).await;
-                // Lower the count first, because the next call begins when the connection closes.
+                // Lower the count first: the next call begins when the connection closes.
                 now.fetch_sub(1, Ordering::SeqCst);
                 drop(connection);
             });

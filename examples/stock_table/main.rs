@@ -5,8 +5,8 @@
 //! cargo run --example stock_table --features postgres -- --url postgres://me@db/empty
 //! ```
 //!
-//! A mutex alone isn't enough if its holder is suspended for longer than the TTL: then the holder
-//! writes an outdated number. `check_fence` rejects this late write.
+//! A holder that is suspended for longer than the TTL writes an outdated number, despite the mutex.
+//! `check_fence` rejects this late write.
 #![forbid(unsafe_code)]
 
 mod shop;
@@ -87,7 +87,6 @@ async fn the_sales() -> Result<()> {
     Ok(())
 }
 
-/// Returns why a late write was rejected, if one was.
 async fn a_sale(shop: &Shop, way: Way, url: &str) -> Result<Option<String>> {
     let folder = tempfile::tempdir()?;
     let mut processes = Processes::new();
@@ -128,7 +127,7 @@ async fn a_process(number: &str) -> Result<()> {
     config.ttl = Some(TTL);
     let locks = config.connect().await?;
     if matches!(way, Way::Mutex | Way::MutexAndFence) && number != "0" {
-        // The others wait, so they don't sell all items before the victim is suspended.
+        // The others wait, so that they don't sell all items before the victim is suspended.
         until("the first grant", || async { Path::new(&folder).join("still").exists() }).await?;
     }
     let mut buyers = tokio::task::JoinSet::new();
@@ -145,7 +144,6 @@ async fn a_process(number: &str) -> Result<()> {
     Ok(())
 }
 
-/// If `victim` is set, the buyer is suspended during its work.
 async fn buy(shop: &Shop, locks: &Locks, way: Way, victim: Option<&Path>) -> Result<()> {
     let guard = match way {
         Way::Nothing | Way::InTransaction => None,

@@ -17,8 +17,8 @@ use crate::service::{Outcome, Protected, Rule};
 ///
 /// The request's extensions have an `Arc` of [`Inside`](lockwright_core::fencing::Inside), whose
 /// [`highest`](lockwright_core::fencing::Inside::highest) is the request's fence. If a write may
-/// outlive the handler's future, as with `spawn_blocking`, move the `Arc` into the write: the next
-/// request enters only after the last clone is dropped.
+/// outlive the handler's future, as with `spawn_blocking`, move the `Arc` into it: the next request
+/// enters only after the last clone is dropped.
 ///
 /// | status | reason |
 /// |---|---|
@@ -33,7 +33,7 @@ pub struct FenceLayer<N> {
 
 impl<N> FenceLayer<N> {
     /// Creates a layer. `name` returns the full name, with the namespace, of the lock that protects
-    /// the resource. It must not use a name that the sender chose: see [`Gate::enter`].
+    /// the resource: never a name that the sender chose (see [`Gate::enter`]).
     pub fn new<B>(gate: Gate, name: N) -> Self
     where
         N: Fn(&Request<B>) -> Option<String> + Clone,

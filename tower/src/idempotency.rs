@@ -20,8 +20,8 @@ const REPLAYED: &str = "idempotent-replayed";
 
 /// A store of responses, such as a table in the application's database.
 pub trait Responses: Clone + Send + Sync + 'static {
-    /// If [`get`](Self::get) fails, the layer answers 503. If [`put`](Self::put) fails, the layer
-    /// ignores the error, so log it.
+    /// If [`get`](Self::get) fails, the layer answers 503. It ignores a failure of
+    /// [`put`](Self::put), so log it.
     type Error: std::error::Error + Send + Sync + 'static;
 
     /// Returns the response that is stored under the key.
@@ -43,15 +43,14 @@ pub trait Responses: Clone + Send + Sync + 'static {
 /// response and the header `idempotent-replayed: true`.
 ///
 /// The layer holds the key's mutex while it looks up the response, runs the service and stores its
-/// response, so a retry waits for the first request. The layer doesn't compare a retry with the
-/// first request. It stores no response with a status from 500, and none of a Lockwright layer
-/// inside, so a retry then runs the service again. Put layers that answer 401, 408 or 429 outside
-/// of this one.
+/// response, so a retry waits for the first request, with which it isn't compared. The layer stores
+/// no response with a status from 500, and none of a Lockwright layer inside, so a retry then runs
+/// the service again. Put layers that answer 401, 408 or 429 outside of this one.
 ///
 /// The service runs in its own tokio task, so it completes even if the client disconnects. The
 /// request's extensions have the hold's [`Fenced`](lockwright_core::fencing::Fenced). The layer
-/// collects the whole body in memory before it responds, and drops trailers. So don't use it for
-/// gRPC or for endless bodies.
+/// collects the whole body in memory, and drops trailers, so don't use it for gRPC or for endless
+/// bodies.
 ///
 /// **The service may run again after it did its work** if it panicked, failed or answered with a
 /// status from 500, or if the process ended, the lock was lost or [`Responses`] failed before the
@@ -72,9 +71,9 @@ pub struct IdempotencyLayer<R, K> {
 
 impl<R: Responses, K> IdempotencyLayer<R, K> {
     /// Creates a layer. `key` returns a request's key, which is also the lock's name, without the
-    /// client's namespace. Build it from the operation, the user's number and, at the end, the
-    /// header `idempotency-key`. Without the user, one user could read another's response. If `key`
-    /// returns `None`, the service runs unprotected.
+    /// client's namespace. Build it from the operation, the user's number (or one user could read
+    /// another's response) and, at the end, the header `idempotency-key`. If `key` returns `None`,
+    /// the service runs unprotected.
     pub fn new<B>(locks: Locks, responses: R, key: K) -> Self
     where
         K: Fn(&Request<B>) -> Option<String> + Clone,
@@ -178,7 +177,7 @@ where
         return Err((StatusCode::INTERNAL_SERVER_ERROR, error));
     };
     let response = Response::from_parts(head, body.to_bytes());
-    // If this fails, the client still gets the response, because the service has done its work.
+    // The service has done its work, so the client gets the response anyway.
     responses.put(key, response.clone()).await.ok();
     Ok(Ok(response.map(T::from)))
 }

@@ -1,10 +1,8 @@
 //! Middleware for [tower](https://docs.rs/tower) services with HTTP requests, such as those of axum.
 //!
 //! - [`LockLayer`] runs a service while it holds a lock.
-//! - [`FenceLayer`] protects a resource: it rejects requests with a fence below the highest accepted
-//!   one.
-//! - [`IdempotencyLayer`] runs a service once per idempotency key, and answers retries with the
-//!   stored response.
+//! - [`FenceLayer`] rejects requests to a resource with a fence below the highest accepted one.
+//! - [`IdempotencyLayer`] runs a service once per idempotency key.
 //!
 //! Each layer calls your function for the lock's name. If it returns `None`, the request passes
 //! unprotected. Derive the name from decoded parts of the request: `uri().path()` is still
@@ -41,8 +39,7 @@
 //!
 //! Dropping a response future, as servers do when the client disconnects, drops the inner future,
 //! except under an [`IdempotencyLayer`]. Then the lock is released in the background, or the next
-//! request enters the gate. A write already sent isn't stopped: see [`LockLayer`] and
-//! [`FenceLayer`].
+//! request enters the gate. A write already sent isn't stopped.
 #![forbid(unsafe_code)]
 
 mod fence;

@@ -7,9 +7,8 @@ use tower_service::Service;
 
 use crate::service::{Outcome, Protected, Rule};
 
-/// A layer that holds a mutex while the service runs.
-///
-/// The request's extensions have the hold's [`Fenced`](lockwright_core::fencing::Fenced).
+/// A layer that holds a mutex while the service runs. The request's extensions have the hold's
+/// [`Fenced`](lockwright_core::fencing::Fenced).
 ///
 /// The lock is released before the response is returned, so it doesn't cover a body that is
 /// streamed afterwards. If the hold is lost, the inner future is dropped before the deadline, as by
@@ -41,8 +40,8 @@ impl<N> LockLayer<N> {
         Self { locks, wait: None, name }
     }
 
-    /// Limits how long a request waits for the lock. The default is the client's limit: none, if it
-    /// isn't [set](lockwright_core::Builder::wait).
+    /// Limits how long a request waits for the lock. The default is the client's
+    /// [limit](lockwright_core::Builder::wait).
     pub fn wait_for(mut self, limit: Duration) -> Self {
         self.wait = Some(limit);
         self
@@ -68,7 +67,6 @@ pub(crate) async fn run<S: Service<Request<B>>, B>(
     hold(locks, wait, name, request, async move |request| inner.call(request).await).await
 }
 
-/// Runs `work` with the lock, and with the hold's fence among the request's extensions.
 pub(crate) async fn hold<B, T>(
     locks: &Locks,
     wait: Option<Duration>,

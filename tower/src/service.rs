@@ -59,7 +59,7 @@ where
     }
 }
 
-/// Leaves a clone, because only the service that `poll_ready` was called on is ready.
+/// Leaves a clone: only the service that `poll_ready` was called on is ready.
 pub(crate) fn take_ready<S: Clone>(service: &mut S) -> S {
     let clone = service.clone();
     std::mem::replace(service, clone)

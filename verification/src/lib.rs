@@ -26,8 +26,8 @@ pub trait Protocol {
     /// Returns the promise that `state` breaks, if any. `last` is true if `state` has no steps.
     fn judge(&self, state: &Self::State, last: bool) -> Option<Self::Promise>;
 
-    /// Returns one representative of all states equivalent to `state`, such as states with
-    /// exchanged names.
+    /// Returns one representative of all states equivalent to `state`, such as those with exchanged
+    /// names.
     fn canonical(&self, state: &Self::State) -> Self::State {
         *state
     }
@@ -65,7 +65,6 @@ pub struct Explored<Promise> {
     pub broken: Option<(Promise, String)>,
 }
 
-/// A model with more states than this has a mistake.
 const MOST_STATES: usize = 200_000_000;
 
 /// Explores all states, but stops at the first broken promise that `wanted` selects.
@@ -114,7 +113,7 @@ pub fn explore<P: Protocol>(
     explored
 }
 
-/// Computes the steps of a trace again, because canonical `states` may have exchanged names.
+/// Computes a trace's steps again: canonical `states` may have exchanged names.
 fn trace<P: Protocol>(protocol: &P, states: &[P::State], last: Option<P::State>) -> String {
     let mut text = String::new();
     let mut steps = Vec::new();
@@ -135,8 +134,8 @@ fn trace<P: Protocol>(protocol: &P, states: &[P::State], last: Option<P::State>)
 
 const NOBODY: usize = u32::MAX as usize;
 
-/// The states in the order of discovery, their predecessors, and an open-addressing table, which is
-/// several times as fast as `HashMap` in a debug build.
+/// The states in the order of discovery, their predecessors, and an open-addressing table, several
+/// times as fast as `HashMap` in a debug build.
 struct Visited<S> {
     states: Vec<S>,
     parents: Vec<u32>,

@@ -61,8 +61,8 @@ fn artifact(line: &str) -> Option<Binary> {
     })
 }
 
-/// Runs the binaries, at most `at_a_time` in parallel, then the exclusive binaries and the retries
-/// of timed-out tests one by one. A binary that exceeds `limit` is killed and fails.
+/// Runs the binaries, at most `at_a_time` in parallel, then the exclusive ones and the retries of
+/// timed-out tests one by one. A binary that exceeds `limit` is killed and fails.
 pub(crate) fn run(
     step: &str,
     binaries: Vec<Binary>,
@@ -172,7 +172,7 @@ impl Binary {
     }
 
     /// Returns the binary's tests, or none if the listing exceeds [`LISTING`]: some binaries start
-    /// servers before they list tests.
+    /// servers first.
     fn listed(&self, log: &str, args: &[String]) -> Vec<String> {
         let mut command = self.command(args);
         command.arg("--list");

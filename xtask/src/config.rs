@@ -1,11 +1,8 @@
-//! The crates whose tests start servers or run exclusively.
-
 pub(crate) const INTEROP: &str = "lockwright-interop";
 
 struct Package {
     package: &'static str,
-    /// The servers' names. For `redis`, `--quick` skips tests with `redis::` or `on_redis` in
-    /// their path.
+    /// For `redis`, `--quick` skips tests with `redis::` or `on_redis` in their path.
     servers: &'static [&'static str],
     /// Test binaries that `--quick` runs, because some of their tests need no server.
     serverless: &'static [&'static str],
@@ -25,13 +22,13 @@ const LIST: &[Package] = &[
     Package { package: INTEROP, servers: &[], serverless: &[] },
 ];
 
-/// Test binaries that run alone. They keep two cores busy, so the clusters of a parallel binary
-/// wouldn't elect leaders in time.
+/// Test binaries that run alone. They keep two cores busy, so a parallel binary's clusters wouldn't
+/// elect leaders in time.
 const EXCLUSIVE: &[(&str, &str)] =
     &[("lockwright-etcd", "server"), ("lockwright-zookeeper", "server")];
 
 /// Test binaries whose tests mostly wait, and how many tests run at once. Conformance suites aren't
-/// listed, because their cases share a server.
+/// listed: their cases share a server.
 const TEST_THREADS: &[(&str, &str, &str)] = &[
     ("lockwright-sql", "session_lock", "6"),
     ("lockwright-sql", "lease_faults", "6"),
@@ -44,7 +41,7 @@ const TEST_THREADS: &[(&str, &str, &str)] = &[
     (INTEROP, "queues", "6"),
 ];
 
-/// Returns a sort key: packages with servers first; in a package, binaries that mostly wait first.
+/// Packages with servers come first; in a package, binaries that mostly wait.
 pub(crate) fn start_order(package: &str, name: &str) -> (usize, bool) {
     let line = LIST.iter().position(|line| line.package == package).unwrap_or(LIST.len());
     (line, threads(package, name).is_none())

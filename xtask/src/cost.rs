@@ -60,7 +60,7 @@ fn count() -> Result<Costs, String> {
     Ok(Costs { built, paths })
 }
 
-/// Builds with fixed flags, so all machines build the same code.
+/// Fixed flags make all machines build the same code.
 fn build(host: &str) -> Result<PathBuf, String> {
     let folder = folders::target();
     let mut command = cargo_in_background(&["build", "--package", CRATE, "--profile", PROFILE]);
@@ -83,8 +83,7 @@ fn run(binary: &Path) -> Result<(Vec<Counted>, String), String> {
     let valgrind = { valgrind }.find(|file| file.is_file());
     let valgrind = valgrind.ok_or("valgrind is not installed: apt-get install valgrind")?;
     let mut command = Command::new(valgrind);
-    // The environment and the path are fixed, because they affect the stack's alignment, and so the
-    // cost.
+    // The environment and the path affect the stack's alignment, and so the cost.
     command.env_clear().env("TMPDIR", "/tmp").current_dir(binary.parent().unwrap_or(binary));
     command.args(["--tool=callgrind", "--collect-systime=yes", "--vgdb=no"]);
     command.arg(format!("--zero-before={COUNTED}")).arg(format!("--dump-after={COUNTED}"));

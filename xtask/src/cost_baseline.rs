@@ -5,13 +5,13 @@ use serde::{Deserialize, Serialize};
 
 const TOLERANCE: f64 = 0.03;
 
-/// The tolerated difference in system calls per run. Nearly all runs of a path make the same calls,
-/// so a change of the path adds or removes about a whole call.
+/// The tolerated difference in system calls per run. Nearly all runs make the same calls, so a
+/// change of the path adds or removes about a whole one.
 const TOLERANCE_OF_CALLS: f64 = 0.1;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Costs {
-    /// The compiler, target, C library and vector extensions, which affect the instruction counts.
+    /// The compiler, target, C library and vector extensions, which affect the counts.
     pub(crate) built: BTreeMap<String, String>,
     pub(crate) paths: Vec<Path>,
 }
@@ -20,7 +20,7 @@ pub(crate) struct Costs {
 pub(crate) struct Path {
     name: String,
     instructions: f64,
-    /// System calls per run. Under valgrind, each reading of the clock is a system call.
+    /// System calls per run; under valgrind, including each reading of the clock.
     calls: f64,
 }
 

@@ -1,8 +1,8 @@
 use std::path::{Path, PathBuf};
 
 pub(crate) fn root() -> PathBuf {
-    // The variable comes first: with a shared target folder, the path in this binary may be another
-    // clone's.
+    // With a shared target folder, the path in this binary may be another clone's, so the variable
+    // comes first.
     let here = std::env::var_os("CARGO_MANIFEST_DIR")
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
     here.parent().map(Path::to_path_buf).unwrap_or(here)

@@ -95,7 +95,7 @@ impl Suite {
 #[derive(Debug, Default)]
 pub(crate) struct Reader {
     current: Option<Suite>,
-    /// The previous suite's title, because several suites of a crate's doc tests share a title.
+    /// The previous suite's title: several suites of a crate's doc tests share one.
     last: String,
 }
 

@@ -8,7 +8,7 @@ pub(crate) struct Server {
     pub(crate) folder: &'static str,
     pub(crate) title: &'static str,
     pub(crate) packages: &'static [&'static str],
-    /// The path in the packages. A `*` matches a number.
+    /// A `*` matches a number.
     binary: &'static str,
     probe: &'static [&'static str],
     says: &'static str,
@@ -51,8 +51,8 @@ const POSTGRES: &[Suite] = &[
 ];
 const REDIS: &[Suite] = &[Suite::of("lockwright-redis", "conformance")];
 
-/// The newer servers, slowest first. In this order, the suites that start many servers,
-/// `lease_faults` and `session_lock`, don't begin together.
+/// Slowest first. In this order, the suites that start many servers, `lease_faults` and
+/// `session_lock`, don't begin together.
 #[rustfmt::skip]
 pub(crate) const SERVERS: &[Server] = &[
     Server { folder: "mysql", title: "MySQL 8.4+", packages: &["mysql-server-core"], suites: MYSQL,
@@ -90,7 +90,6 @@ impl Server {
     }
 }
 
-/// A server's unpacked packages, and its name, such as `MySQL 9.7`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Root {
     pub(crate) folder: PathBuf,

@@ -7,7 +7,7 @@ pub(crate) struct Options {
     pub(crate) quick: bool,
     pub(crate) at_a_time: usize,
     pub(crate) tests_are_built: OnceLock<()>,
-    /// The test binaries, so steps after `test` needn't wait for cargo.
+    /// Steps after `test` needn't wait for cargo.
     pub(crate) tests: OnceLock<Vec<Binary>>,
     /// Locked while the steps with `When::WithTests` run.
     pub(crate) background: Mutex<()>,

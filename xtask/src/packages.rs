@@ -1,6 +1,5 @@
-//! Packages of later Debian or Ubuntu suites, unpacked but not installed.
-//!
-//! apt loads them from the machine's mirror and verifies them by the archive's keyring.
+//! Packages of later Debian or Ubuntu suites, unpacked but not installed. apt loads them from the
+//! machine's mirror and verifies them by the archive's keyring.
 
 use std::collections::BTreeMap;
 use std::fs::Permissions;
@@ -22,7 +21,7 @@ struct Distribution {
     attempts: &'static [Attempt],
 }
 
-/// The suites to search for the server, and the suite for all other packages, if it differs.
+/// The suites to search for the server, and the suite for all other packages, if another.
 type Attempt = (&'static [&'static str], Option<&'static str>);
 
 const DISTRIBUTIONS: &[Distribution] = &[
@@ -47,12 +46,12 @@ const DISTRIBUTIONS: &[Distribution] = &[
         keyrings: &["/usr/share/keyrings/ubuntu-archive-keyring.gpg"],
         components: "main universe",
         aliases: &["devel"],
-        // The release in development, or else the first release that has all newer servers.
+        // The release in development, or else the first that has all newer servers.
         attempts: &[(&["devel"], None), (&["resolute"], None)],
     },
 ];
 
-/// Returns `false` for derivatives of Debian and Ubuntu, because their later suites are unknown.
+/// Returns `false` for derivatives of Debian and Ubuntu, whose later suites are unknown.
 pub(crate) fn has_later_suites() -> bool {
     distribution(&release()).is_some()
 }
@@ -179,7 +178,6 @@ impl Archive {
     }
 }
 
-/// Returns the contents of `apt.conf`, which apt adds to the machine's settings.
 fn settings(folder: &Path) -> String {
     let folder = folder.display();
     format!(
@@ -253,7 +251,7 @@ fn unpack(files: &[PathBuf], root: &Path) -> Result<(), String> {
         fs::remove_dir_all(root).map_err(text)?;
     }
     fs::create_dir_all(root).map_err(text)?;
-    // A server may run as another user, who needs access.
+    // A server may run as another user.
     fs::set_permissions(root, Permissions::from_mode(0o755)).map_err(text)?;
     for file in files {
         output("dpkg-deb", &["-x", &file.display().to_string(), &root.display().to_string()])?;
@@ -283,7 +281,7 @@ fn loader(root: &Path) -> Option<PathBuf> {
     Some(loader.path().strip_prefix(root).ok()?.to_path_buf())
 }
 
-/// Makes programs use the packages' loader and libraries, because the system's may be too old.
+/// Makes programs use the packages' loader and libraries: the system's may be too old.
 fn wrap(root: &Path, folder: &Path, loader: &Path) -> std::io::Result<()> {
     let real = folder.with_extension("real");
     fs::rename(root.join(folder), root.join(&real))?;

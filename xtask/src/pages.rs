@@ -73,7 +73,7 @@ fn features(manifest: &Path) -> io::Result<Vec<String>> {
     Ok(feature_table(manifest)?.into_iter().map(|(name, _)| name).collect())
 }
 
-/// Returns the features, except features that only enable other features.
+/// Returns the features, except those that only enable others.
 pub(crate) fn features_with_code(manifest: &Path) -> io::Result<Vec<String>> {
     let table = feature_table(manifest)?.into_iter();
     let with_code = table.filter(|(_, enables)| enables.contains("dep:") || enables.contains('/'));
@@ -111,7 +111,6 @@ fn unexplained_findings(root: &Path) -> io::Result<Vec<String>> {
     Ok(problems)
 }
 
-/// Compares the exported metrics with those of the dashboard and of the page.
 fn different_metrics(root: &Path) -> Vec<String> {
     let names = |file: &str| -> BTreeSet<String> {
         let text = std::fs::read_to_string(root.join(file)).unwrap_or_default();

@@ -1,6 +1,5 @@
-//! `cargo xtask peers`: builds peers, the benchmarks' programs that use other lock libraries.
-//!
-//! A failed build isn't an error: the benchmarks' report shows the reason.
+//! `cargo xtask peers`: builds the benchmarks' programs that use other lock libraries. A failed
+//! build isn't an error: the report shows the reason.
 
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
@@ -36,7 +35,7 @@ const LANGUAGES: &[Language] = &[
     Language { folder: "rust", file: ("src/bin/", ".rs"), tools: &[], build: recipes::rust },
 ];
 
-/// The name of the source file that a language's peers share. In Java it is capitalized.
+/// The source file that a language's peers share; capitalized in Java.
 const SHARED: &str = "protocol";
 
 #[derive(Serialize)]
@@ -45,7 +44,7 @@ struct Missing {
     reason: String,
 }
 
-/// The first line that a subject prints: see `benches/compare/README.md`.
+/// See `benches/compare/README.md`.
 #[derive(Deserialize)]
 struct Handshake {
     name: String,

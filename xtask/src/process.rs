@@ -12,15 +12,15 @@ use crate::{folders, timeout, tmp};
 
 pub(crate) const WITH_BUILDING: Duration = Duration::from_secs(30 * 60);
 
-/// The time limit of a run. On slow cores, the slowest tests take eight minutes, plus the first
-/// build of a Go program.
+/// The time limit of a run. On slow cores, the slowest tests take eight minutes, plus a Go
+/// program's first build.
 pub(crate) const RUNNING: Duration = Duration::from_secs(15 * 60);
 
 pub(crate) fn cargo(args: &[&str]) -> Command {
     cargo_by(Command::new(program()), args)
 }
 
-/// Like [`cargo`], with the lowest priority, so tests come first.
+/// Like [`cargo`], with the lowest priority, so that tests come first.
 pub(crate) fn cargo_in_background(args: &[&str]) -> Command {
     let mut command = Command::new("nice");
     command.args(["-n", "19"]).arg(program());
@@ -96,7 +96,7 @@ pub(crate) struct Finished {
     log: PathBuf,
 }
 
-/// If the output is open this long after the command's end, a test left a process behind.
+/// Output that is open this long after the command's end shows a process left behind.
 const LINGER: Duration =
     if cfg!(test) { Duration::from_millis(200) } else { Duration::from_secs(5) };
 
@@ -117,7 +117,7 @@ pub(crate) fn run(
             return finished;
         }
     };
-    // A thread reads, because a process left behind can keep the pipe open and block a read.
+    // A thread reads: a process left behind can keep the pipe open and block a read.
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
         let lines = BufReader::new(reader).split(b'\n').map_while(Result::ok);
@@ -162,7 +162,7 @@ fn start(mut command: Command, log: &Path) -> io::Result<(File, u64, PipeReader,
     let log = File::create(log)?;
     let (reader, writer) = io::pipe()?;
     let pipe = File::from(OwnedFd::from(writer.try_clone()?)).metadata()?.ino();
-    // Both outputs share a pipe, so cargo's and the tests' lines keep their order.
+    // Through a shared pipe, cargo's and the tests' lines keep their order.
     let child = command.stdout(writer.try_clone()?).stderr(writer).spawn()?;
     Ok((log, pipe, reader, child))
 }
@@ -229,7 +229,7 @@ impl Finished {
             "Compiling Checking Downloading Downloaded Documenting Blocking Updating Locking";
         for (line, coloured) in self.lines.iter().zip(&self.coloured) {
             let first = line.split_whitespace().next().unwrap_or_default();
-            // Cargo's messages for programs, which the log has.
+            // The log has cargo's messages for programs.
             let is_message = line.starts_with("{\"reason\":");
             if !is_message && !NOISE.split(' ').any(|word| word == first) {
                 println!("{coloured}");
@@ -238,7 +238,7 @@ impl Finished {
     }
 }
 
-/// Returns the processes with `pipe` open, and kills them if the command was `killed`.
+/// Returns the processes with `pipe` open. Kills them if the command was `killed`.
 fn holders(pipe: u64, killed: bool) -> String {
     let target = PathBuf::from(format!("pipe:[{pipe}]"));
     let holds = |process: &Path| {
@@ -269,7 +269,6 @@ pub(crate) fn quietly(name: &str, command: Command) -> Result<Finished, String> 
 fn plain(line: &str) -> String {
     let mut parts = line.split('\u{1b}');
     let first = parts.next().unwrap_or_default().to_owned();
-    // Each colour sequence is ESC, `[`, parameters and a letter.
     parts.fold(first, |text, part| {
         text + part.split_once(|c: char| c.is_ascii_alphabetic()).map_or("", |(_, rest)| rest)
     })

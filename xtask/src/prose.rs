@@ -10,7 +10,7 @@ use crate::report::Report;
 
 const STYLE: &str = include_str!("../../docs/src/style.md");
 
-/// The minimum length in bytes of a string literal that counts as a message.
+/// A shorter string literal, in bytes, doesn't count as a message.
 const MESSAGE: usize = 20;
 
 pub(crate) fn step(_: &Options) -> Result<Report, String> {
@@ -105,7 +105,7 @@ fn of_rust(line: &str) -> String {
     texts.collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the words outside code in lower case, with a space before and after each word.
+/// Returns the words outside code in lower case, each between spaces.
 fn normalized(prose: &str) -> String {
     let text = prose.split('`').step_by(2).collect::<Vec<_>>().join(" ").to_lowercase();
     let words = text.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == '\''));

@@ -1,7 +1,5 @@
-//! Selects failed tests to retry.
-//!
-//! A test that only *timed out* runs once more, alone: a shared machine may stall for seconds. A
-//! test with a *wrong* result isn't retried.
+//! Selects failed tests to retry. A test that only *timed out* runs once more, alone: a shared
+//! machine may stall for seconds. A test with a *wrong* result isn't retried.
 
 use crate::libtest::{PANICKED, Suite};
 
@@ -16,7 +14,7 @@ const TIMEOUT_WORDS: &[&str] = &[
     "Unreachable",
     "TimedOut(",
     "Elapsed",
-    // These losses mean that the client itself was delayed and couldn't renew.
+    // The client itself was delayed and couldn't renew.
     "Lost(Expired)",
     "Lost(SessionEnded)",
     "did not answer",
@@ -49,8 +47,8 @@ fn of_a_case<'a>(said: &[&'a str]) -> Option<&'a str> {
     said.iter().copied().find(|line| line.contains(LATE) || line.contains(CASE_WAITED))
 }
 
-/// Returns the first panic's line about a time-out, or `None` if any panic lacks one: that panic
-/// may report a wrong result.
+/// Returns the first panic's line about a time-out, or `None` if any panic lacks one: it may report
+/// a wrong result.
 fn of_panics<'a>(said: &[&'a str]) -> Option<&'a str> {
     let mut panics = said.split(|line| line.contains(PANICKED)).skip(1);
     let why = |panic: &[&'a str]| {

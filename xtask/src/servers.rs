@@ -8,7 +8,7 @@ use crate::process;
 struct Need {
     what: &'static str,
     binary: &'static str,
-    /// Folders to search before PATH. A `*` matches a number; the largest is tried first.
+    /// Folders to search before PATH. A `*` matches a number, the largest first.
     places: &'static [&'static str],
     /// With these arguments, a complete program exits with 0, and prints its version if `least` is
     /// set.
@@ -22,7 +22,6 @@ struct Need {
 
 pub(crate) type Version = (u32, u32);
 
-/// Defaults for `NEEDS`: a program with the option `--version`.
 const VERSION: Need = Need {
     what: "",
     binary: "",
@@ -40,7 +39,7 @@ const NEEDS: &[Need] = &[
         why: "the redis backend is tested against a real server", ..VERSION },
     Need { what: "PostgreSQL", binary: "postgres", least: Some((15, 0)), packages: &["postgresql"],
         places: &["/usr/lib/postgresql/*/bin"], why: "the sql backend is tested against a real server", ..VERSION },
-    // Not `mariadb-server`, which would add a service and a database.
+    // `mariadb-server` would add a service and a database.
     Need { what: "MariaDB", binary: "mariadbd", least: Some((10, 6)), packages: &["mariadb-server-core"],
         probe: &["--no-defaults", "--version"], why: "the sql backend is tested against a real server", ..VERSION },
     Need { what: "MariaDB's command line client", binary: "mariadb", least: None, packages: &["mariadb-client-core"],
@@ -63,14 +62,14 @@ const NEEDS: &[Need] = &[
     Need { what: "etcdctl", binary: "etcdctl", least: Some((3, 4)), packages: &["etcd-client"],
         probe: &["version"],
         why: "tests look at the cluster through it, and interoperation is tested with its locks", ..VERSION },
-    // etcd's `.proto` files import standard files, which are in `libprotobuf-dev`.
+    // etcd's `.proto` files import standard files of `libprotobuf-dev`.
     Need { what: "The compiler of protocol buffers", binary: "protoc", least: None, packages: &["protobuf-compiler", "libprotobuf-dev"],
         probe: &["--descriptor_set_out=/dev/null", "google/protobuf/descriptor.proto"],
         why: "the client library for etcd is built with it", ..VERSION },
     Need { what: "Java with its compiler", binary: "javac", least: Some((11, 0)), packages: &["default-jdk-headless"],
         probe: &["-version"],
         why: "ZooKeeper runs on it, and interoperation is tested with programs in its language", ..VERSION },
-    // Not `zookeeper`, which would add a service and a desktop Java.
+    // `zookeeper` would add a service and a desktop Java.
     Need { what: "ZooKeeper", binary: "java", least: Some((3, 5)), packages: &["libzookeeper-java"],
         probe: &["-cp", "/usr/share/java/zookeeper.jar", "org.apache.zookeeper.Version", "--full"],
         files: &["/usr/share/java/zookeeper.jar"],

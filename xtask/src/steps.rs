@@ -32,7 +32,7 @@ pub(crate) enum When {
     /// Before all other steps. A failure ends the run.
     First,
     InTurn,
-    /// In parallel with later steps, because the step waits for the network.
+    /// In parallel with later steps: the step waits for the network.
     Parallel,
     /// In parallel with the tests, at low priority.
     WithTests,
@@ -67,7 +67,7 @@ pub(crate) const ALL: &[Step] = &[
     step(InTurn, "interop", "mutual exclusion with other programs", run_interop),
 ];
 
-/// The maximum number of crates that `lockwright` needs with only the memory backend.
+/// The most crates that `lockwright` may need with only the memory backend.
 const LEANEST: usize = 30;
 
 const CLIENT_LIBRARIES: &[&str] = &["redis", "sqlx", "sqlx-core", "libsqlite3-sys"];
@@ -114,7 +114,6 @@ fn doc(_: &Options) -> Result<Report, String> {
     let mut command = cargo_in_background(&words("doc --no-deps --workspace --all-features"));
     command.env("RUSTDOCFLAGS", "-D warnings");
     let finished = quietly("doc", command)?;
-    // `-D warnings` doesn't apply to cargo's own warnings.
     let warned = finished.lines.iter().any(|line| line.starts_with("warning:"));
     if warned {
         finished.show();
@@ -206,7 +205,7 @@ fn doctest(options: &Options) -> Result<Report, String> {
 }
 
 fn run_examples(options: &Options) -> Result<Report, String> {
-    // Wait for the background steps, whose compilers would delay the examples beyond their limits.
+    // The background steps' compilers would delay the examples beyond their limits.
     drop(options.background.lock().unwrap_or_else(PoisonError::into_inner));
     let mut report = Report::of(true);
     let (on_servers, embedded): (Vec<_>, Vec<_>) =
@@ -246,7 +245,7 @@ fn judged(example: &Example, finished: &Finished) -> Report {
 }
 
 fn crates(log: &str, args: &str) -> Result<BTreeSet<String>, String> {
-    // Without `--quiet`, a download's message would count as a crate.
+    // A download's message would count as a crate.
     let command = cargo(&words(&format!("tree --quiet --prefix none {args}")));
     let lines = quietly(log, command)?.lines;
     let name = |line: &String| line.split_whitespace().take(2).collect::<Vec<_>>().join(" ");
@@ -313,7 +312,7 @@ fn benches(_: &Options) -> Result<Report, String> {
     if names.is_empty() {
         return Ok(Report::left_out("there are none"));
     }
-    // The features are the default's, because the labels of `metrics` allocate.
+    // The labels of `metrics` allocate, so the features are the default's.
     let mut command = cargo(&words("test --package lockwright"));
     command.args(names);
     passed("benches", command)
@@ -330,7 +329,6 @@ fn run_interop(options: &Options) -> Result<Report, String> {
     for test in &tests {
         args.extend(test.file_name().and_then(OsStr::to_str).iter().flat_map(|it| ["--test", it]));
     }
-    // `--test` also selects tests of other crates with the same name.
     run_tests("interop", &args, options, |binary| binary.package == config::INTEROP)
 }
 

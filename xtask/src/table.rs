@@ -96,7 +96,7 @@ impl Table {
         })
     }
 
-    /// A case's row has the backends' numbers instead of their long names.
+    /// Rows have the backends' numbers instead of their long names.
     fn markdown(&self) -> String {
         let mut text = String::from("| | backend | passed | not promised |\n|--:|---|--:|--:|\n");
         for (number, backend, [passed, _, not_promised]) in self.counts() {
@@ -186,7 +186,6 @@ pub(crate) fn begin() -> io::Result<()> {
     }
 }
 
-/// The results replace those of earlier runs.
 pub(crate) fn note(suite: &Suite) {
     if !suite.title.contains(" tests/") {
         return;
@@ -232,7 +231,7 @@ pub(crate) fn check() -> Result<(), String> {
 }
 
 fn compare(page: &Path, wanted: &str) -> Result<(), String> {
-    // The newer servers' line isn't compared, because the distribution updates their versions.
+    // The distribution updates the newer servers' versions.
     let without_newer = |text: &str| {
         text.lines().filter(|line| !line.starts_with(NEWER)).collect::<Vec<_>>().join("\n")
     };

@@ -1,6 +1,5 @@
-//! Kills a command that exceeds its limit, with its descendants, and reports their state.
-//!
-//! Processes are killed by id, because a foreground command shares this process's group.
+//! Kills a command that exceeds its limit, with its descendants, and reports their state. It kills
+//! by id: a foreground command shares this process's group.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +10,7 @@ const LONGEST: usize = 300;
 
 pub(crate) fn end(child: &mut Child) -> String {
     let said = all(child.id()).iter().map(|pid| describe(*pid)).collect::<Vec<_>>().join("\n");
-    // Suspend the process, so that it starts no more descendants, and list them again.
+    // A suspended process starts no more descendants, so list them again.
     signal("STOP", &[child.id()]);
     let started = all(child.id());
     let _ = child.kill();
@@ -23,7 +22,7 @@ pub(crate) fn kill(pids: &[u32]) {
     signal("KILL", pids);
 }
 
-/// Runs `kill`, because the standard library can only signal children.
+/// The standard library can only signal children.
 fn signal(signal: &str, pids: &[u32]) {
     if !pids.is_empty() {
         let mut kill = Command::new("kill");
@@ -61,7 +60,7 @@ pub(crate) fn name(pid: u32) -> String {
     format!("process {pid} ({})", shortened(command.trim()))
 }
 
-/// Lists the threads' names. A test's thread has the name of the test.
+/// A test's thread has the name of the test.
 fn describe(pid: u32) -> String {
     let mut threads: BTreeMap<String, usize> = BTreeMap::new();
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();

@@ -1,5 +1,5 @@
-//! The temporary folder of tests and servers. It is in memory if possible: syncs of a shared disk
-//! may take seconds.
+//! The temporary folder of tests and servers, in memory if possible: syncs of a shared disk may
+//! take seconds.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +11,7 @@ use crate::process::output;
 
 const IN_MEMORY: &str = "/dev/shm";
 
-/// The free memory needed. The servers of all tests used 2.6 GB.
+/// The servers of all tests used 2.6 GB.
 const ENOUGH_KIB: u64 = 8 << 20;
 
 static FOLDER: OnceLock<PathBuf> = OnceLock::new();
@@ -97,7 +97,7 @@ mod tests {
     fn only_folders_of_ended_runs_are_removed() {
         let folder = tempfile::tempdir().unwrap();
         let of = |pid: u32| folder.path().join(format!("{PREFIX}{pid}"));
-        // Linux has no process ids above 2²², so the first folder is a leftover.
+        // Linux has no process ids above 2²².
         let paths = [of(1 << 30), of(std::process::id()), folder.path().join("other")];
         paths.iter().for_each(|path| fs::create_dir_all(path.join("data")).unwrap());
         remove_leftovers(folder.path());

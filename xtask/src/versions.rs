@@ -28,7 +28,6 @@ pub(crate) fn step(options: &Options) -> Result<Report, String> {
     // These suites mostly wait, so three run in parallel, not two. With four, answers are late.
     let at_a_time = if options.at_a_time == 1 { 1 } else { options.at_a_time + 1 };
     let mut report = binaries::run("versions", jobs, &[], at_a_time, process::RUNNING);
-    // The conformance table already shows cases that aren't promised.
     report.left_out.retain(|test| !test.contains("[not promised]"));
     Ok(report)
 }

@@ -70,7 +70,7 @@ impl Memory {
     }
 
     /// Locks the store for one step. Returns the later of `now` and the previous step's instant, so
-    /// time never goes back.
+    /// that time never goes back.
     pub(crate) fn step(&self, now: BootInstant) -> (MutexGuard<'_, Store>, BootInstant) {
         let mut store = self.store();
         store.last_step = store.last_step.max(now);

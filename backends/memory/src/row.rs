@@ -4,12 +4,11 @@ use std::time::Duration;
 
 use lockwright_core::{BootInstant, Fence, Granted, Holder, Identity, Mode, Token};
 
-/// The holds and the queue of one name. Without holds and waiters, a lock's name may become a
-/// semaphore's, and the reverse.
+/// The holds and the queue of one name. Without them, a lock's name may become a semaphore's, and
+/// the reverse.
 #[derive(Default)]
 pub(crate) struct Row {
     first: Option<Held>,
-    /// The other concurrent holders. If `first` is `None`, there are no others.
     #[expect(clippy::box_collection, reason = "mostly absent, and there may be 100,000 of them")]
     others: Option<Box<Vec<Held>>>,
     #[expect(clippy::box_collection, reason = "mostly absent, and there may be 100,000 of them")]
@@ -23,7 +22,7 @@ pub(crate) struct Held {
     pub(crate) fence: u64,
     pub(crate) fences: u32,
     pub(crate) recall: bool,
-    /// The time of the grant in seconds of the boot clock. A `u32` fits into the struct's padding.
+    /// Seconds of the boot clock. A `u32` fits into the struct's padding.
     pub(crate) granted_secs: u32,
     pub(crate) expires: BootInstant,
     pub(crate) broken: Option<Box<str>>,
@@ -185,7 +184,7 @@ impl Held {
         granted
     }
 
-    /// Returns the grant for a repeated request. Restarts the TTL unless the hold was broken.
+    /// Returns the grant for a repeated request, with a new TTL unless the hold was broken.
     pub(crate) fn repeated(&mut self, ttl: Duration, now: BootInstant) -> Granted {
         let mut granted = self.granted();
         if self.broken.is_some() {

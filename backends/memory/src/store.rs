@@ -81,7 +81,6 @@ impl Store {
             let mut granted = hold.granted();
             granted.waiters = row.is_waited_for();
             row.add(hold);
-            // Wake the first waiter if it can share the lock with this grant.
             let wake = has_waited && row.lets_next_in();
             return Ok(Done::new(AcquireOutcome::Granted(granted), wake));
         }
@@ -89,8 +88,8 @@ impl Store {
         if let Some(patience) = queue_for {
             row.queue_up(claim.token, claim.mode, now + patience);
         }
-        // The store sends no wake-up when a hold expires, so the client must retry at the expiry,
-        // or after the claim's TTL if only waiters are ahead.
+        // An expiry causes no wake-up, so the client must retry at the expiry, or after the claim's
+        // TTL if only waiters are ahead.
         let free_in = row.free_at(claim.mode).map_or(claim.ttl, |at| at.saturating_since(now));
         let busy = Busy {
             retry_after: Some(free_in),
@@ -154,7 +153,6 @@ impl Store {
         let not_held = Ok(AcquireOutcome::Busy(Busy::default()));
         let Some(row) = self.names.get_mut(&to.name) else { return not_held };
         row.expire(now);
-        // If this swap repeats an unanswered one, the hold already has the new token.
         if let Some(hold) = row.held_by(to.token) {
             return Ok(AcquireOutcome::Granted(hold.repeated(to.ttl, now)));
         }
@@ -162,7 +160,6 @@ impl Store {
         if hold.broken.is_some() || hold.mode != to.mode {
             return not_held;
         }
-        // A reader keeps its fence, because concurrent readers share one.
         if hold.mode != Mode::Shared {
             hold.fence = next_fence(&mut self.last_fence, 1)?;
         }

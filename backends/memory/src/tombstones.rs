@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use lockwright_core::{BootInstant, Error, ErrorKind, Reason, Result, Token};
 
-/// The shortest lifetime of a tombstone, unless [`LIMIT`] is reached. Clients repeat requests for
+/// The shortest lifetime of a tombstone, unless [`LIMIT`] is reached: clients repeat requests for
 /// much less.
 const KEPT_FOR: Duration = Duration::from_secs(600);
 
@@ -11,7 +11,7 @@ const KEPT_FOR: Duration = Duration::from_secs(600);
 const LIMIT: usize = 1 << 16;
 
 /// Tokens that must not be granted again, in two generations. The older is dropped as a whole, so
-/// no tombstone needs a timestamp.
+/// tombstones need no timestamps.
 #[derive(Default)]
 pub(crate) struct Tombstones {
     young: HashSet<Token>,

@@ -63,7 +63,6 @@ pub(crate) trait Servers: Send {
         Ok(())
     }
 
-    /// Ends all faults, and restarts killed servers.
     fn recover(&mut self) -> Result<()> {
         for server in self.servers() {
             server.thaw();
@@ -95,7 +94,7 @@ pub(crate) trait Servers: Send {
         Ok(())
     }
 
-    /// If `on`, closes the clients' connections and limits new ones, else removes the limit.
+    /// If `on`, closes the clients' connections and limits new ones.
     fn limit_connections(&mut self, on: bool) -> Result<()> {
         let _ = on;
         Err("this configuration has no limit of connections".into())

@@ -8,13 +8,12 @@ use redis::Connection;
 
 use super::{Result, Server, Servers, block_on};
 
-/// The proxies' IP address. The servers have the same ports on another address.
+/// The servers have the same ports on another address.
 const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 9);
 
 const PROXIED: &str = "through-proxy";
 
-/// The longest lifetime of the keys of a queue or of dead holders, in milliseconds. Keys that live
-/// longer are leaks.
+/// In milliseconds. Keys of a queue or of dead holders that live longer are leaks.
 const LONGEST_REST: i64 = 60_000;
 
 fn durable() -> Options {
@@ -38,7 +37,7 @@ impl Independent {
         self.fleet.servers.len() > 1
     }
 
-    /// Admits all nodes of a quorum, which is safe because no lock is held.
+    /// Admits all nodes of a quorum: safe, because no lock is held.
     fn admit(&self) -> Result<()> {
         if self.is_quorum() {
             block_on(lockwright::operator::admit(&self.direct_url()))?;
@@ -46,8 +45,7 @@ impl Independent {
         Ok(())
     }
 
-    /// For a quorum, the URL has a short largest TTL, so that nodes vote again soon after a data
-    /// loss.
+    /// A quorum's URL has a short largest TTL, so that nodes vote again soon after a data loss.
     fn joined(&self, urls: Vec<String>) -> String {
         let urls = urls.join(",");
         if self.is_quorum() { format!("redlock:{urls}?largest_ttl=2s") } else { urls }
@@ -153,7 +151,7 @@ impl Servers for BySentinels {
         let (host, port) = (ELSEWHERE.to_string(), master.port().to_string());
         self.proxy = Some(proxy);
         for sentinel in &self.set.sentinels {
-            // Sentinels never replace this master, because 9 of them would have to agree.
+            // 9 Sentinels would have to agree to replace this master.
             sentinel.command::<()>(&["SENTINEL", "MONITOR", PROXIED, &host, &port, "9"])?;
         }
         Ok(())
@@ -190,7 +188,7 @@ pub(super) struct InCluster {
 
 impl InCluster {
     pub(super) fn start() -> Result<Self> {
-        // The nodes announce no host, so clients keep their URL's host, which has the proxies.
+        // The nodes announce no host, so that clients keep their URL's, which has the proxies.
         let options = durable().set("cluster-preferred-endpoint-type", "unknown-endpoint");
         let cluster = Cluster::options().servers(options).start()?;
         let proxy = |node: &Redis| {
@@ -273,7 +271,6 @@ impl Admins {
         for server in servers {
             let mut connection = server.connection()?;
             limit(&mut connection, "1")?;
-            // The limit doesn't close open connections.
             for kind in ["normal", "pubsub"] {
                 redis::cmd("CLIENT").arg(&["KILL", "TYPE", kind]).query::<i64>(&mut connection)?;
             }

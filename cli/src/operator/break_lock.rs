@@ -78,7 +78,6 @@ fn only_holder(seen: &Inspection) -> Result<Option<BreakTarget>, Failure> {
     }
 }
 
-/// Returns whether, after the prompt, the lock still has the holders in `seen`.
 async fn still_holds(locks: &Locks, what: &Break, seen: &Inspection) -> Result<bool, Failure> {
     let now = locks.inspect(&what.name).await?;
     let constant_fields = |seen: &Inspection| -> Vec<_> {

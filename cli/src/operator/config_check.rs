@@ -12,7 +12,6 @@ use crate::args::ConnectionOptions;
 use crate::connect::option_or_variable;
 use crate::{Failure, config, escape, exit};
 
-/// The settings that a variable overrides.
 const OF_VARIABLES: [&str; 5] = ["url", "ttl", "wait", "namespace", "label"];
 
 #[derive(Serialize)]
@@ -88,7 +87,7 @@ fn settings(
     defaults.into_iter().map(setting).collect()
 }
 
-/// Returns an option's or variable's value, and which of both it is.
+/// Returns the value, and whether an option or a variable has it.
 fn value_of(connection: &ConnectionOptions, key: &str) -> Option<(String, &'static str)> {
     let variable = OF_VARIABLES.contains(&key).then(|| variable_of(key))?;
     let value = option_or_variable(connection, &variable)?;
@@ -101,7 +100,7 @@ fn variable_of(key: &str) -> String {
     format!("LOCKWRIGHT_{}", key.to_uppercase())
 }
 
-/// Checks each key alone, because loading stops at the first error.
+/// Checks each key alone: loading stops at the first error.
 fn problems(
     connection: &ConnectionOptions,
     in_file: &Table,

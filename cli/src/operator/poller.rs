@@ -9,7 +9,7 @@ use tokio::time::sleep;
 use crate::run::elect::longer;
 use crate::{Failure, args, exit};
 
-/// The name, the token, and for another library's hold, which has no token, the fence.
+/// The token; for another library's hold, which has none, the fence.
 pub(super) type HoldKey = (LockName, Option<Token>, Option<Fence>);
 
 pub(super) fn holds(names: &[Inspection]) -> impl Iterator<Item = (HoldKey, &Inspection, &Holder)> {
@@ -32,8 +32,8 @@ impl<'l> Poller<'l> {
         Self { locks, what, pause: Duration::ZERO }
     }
 
-    /// Returns the held names after a pause. After a failure of the server or the network, which is
-    /// the inner error, the next pause is longer.
+    /// Returns the held names after a pause, which is longer after a failure of the server or the
+    /// network, the inner error.
     pub(super) async fn next(&mut self) -> Result<Result<Vec<Inspection>, Failure>, Failure> {
         sleep(self.pause).await;
         match self.locks.list(&self.what.prefix).await.map_err(Failure::from) {

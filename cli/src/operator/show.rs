@@ -80,7 +80,6 @@ pub(super) fn describe(seen: &Inspection) -> String {
     text
 }
 
-/// Returns how long the hold has existed, if the server's grant time is known.
 pub(super) fn age(holder: &Holder) -> Option<Duration> {
     SystemTime::now().duration_since(holder.since?).ok()
 }

@@ -9,7 +9,7 @@ pub(super) fn table<const N: usize>(heading: [&str; N], rows: &[[String; N]]) ->
         let mut line = String::new();
         for (cell, width) in cells.iter().zip(widths) {
             line.push_str(cell);
-            // `format!` has a width of at most 65,535, but another program's text may be longer.
+            // `format!` has a width of at most 65,535.
             line.extend(std::iter::repeat_n(' ', width - cell.chars().count() + 2));
         }
         format!("{}\n", line.trim_end())

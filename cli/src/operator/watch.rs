@@ -27,7 +27,6 @@ pub(super) async fn watch(
     }
 }
 
-/// Returns when standard output is a pipe without a reader.
 async fn print_changes(locks: &Locks, what: &args::PollOptions, json: bool) -> Result<(), Failure> {
     let output = Output::new(json);
     let (mut poller, mut last, mut is_failing) = (Poller::new(locks, what), Vec::new(), false);
@@ -46,7 +45,7 @@ async fn print_changes(locks: &Locks, what: &args::PollOptions, json: bool) -> R
             output.report("readable", json!({}), "reading the locks works again");
         }
         let text: String = changes(&last, &names).iter().map(|change| line(change, json)).collect();
-        // In another thread, because a full pipe must not delay a signal.
+        // In another thread: a full pipe must not delay a signal.
         spawn_blocking(move || print(&text)).await.expect("printing doesn't panic")?;
         last = names;
     }

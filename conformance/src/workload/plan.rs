@@ -38,7 +38,7 @@ pub enum Work {
     Election,
     /// A transfer by ticket.
     Ticket,
-    /// An immediate break, or one that prevents renewals.
+    /// A break, immediate or by preventing renewals.
     Break,
     /// A mutex that one owner acquires twice.
     Reentrancy,

@@ -208,7 +208,7 @@ impl Builder {
 
 fn check(settings: &Settings, label: Option<&str>, profile: &Profile) -> Result<()> {
     check_text("label", label.unwrap_or_default(), Identity::LONGEST_LABEL)?;
-    // The appended `x` permits an empty namespace, or one that ends with a space.
+    // The appended `x` permits an empty namespace, or a space at its end.
     LockName::new(format!("{}x", settings.namespace)).map_err(|error| {
         Error::invalid_input("the namespace is not a valid prefix of a name").with_source(error)
     })?;

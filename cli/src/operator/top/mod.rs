@@ -1,5 +1,3 @@
-//! `lockwright top`: a live screen of the held names.
-
 mod draw;
 mod state;
 

@@ -22,7 +22,6 @@ pub(super) struct TopScreen {
     filter: String,
     is_typing: bool,
     offset: usize,
-    /// The number of rows on the screen.
     page: usize,
 }
 
@@ -40,12 +39,12 @@ pub(super) struct Row {
     pub(super) holder: String,
     left: String,
     remaining: Option<Duration>,
-    /// The longest time left of all polls, as the TTL isn't known.
+    /// The longest time left of all polls: the TTL isn't known.
     longest: Duration,
     pub(super) waiters: Option<u64>,
     /// The time of the grant, or of the first poll that had the hold.
     since: Instant,
-    /// True if the time of the grant is unknown, and the first poll had the hold.
+    /// True if the first poll had the hold, and the time of the grant is unknown.
     is_older: bool,
 }
 
@@ -89,7 +88,6 @@ impl TopScreen {
         (self.has_read, self.failure) = (true, None);
     }
 
-    /// Returns whether `top` ends.
     pub(super) fn on_key(&mut self, key: KeyEvent) -> bool {
         match (key.code, self.is_typing) {
             (KeyCode::Char('c'), _) if key.modifiers.contains(KeyModifiers::CONTROL) => {
@@ -115,7 +113,6 @@ impl TopScreen {
         false
     }
 
-    /// Returns the rows on a screen with space for `page` of them.
     pub(super) fn screen(&mut self, page: usize) -> Vec<&Row> {
         let count = self.matching().len();
         (self.page, self.offset) = (page, self.offset.min(count.saturating_sub(page)));

@@ -34,6 +34,7 @@ pub(crate) struct Injected {
     pub(crate) effect: Option<String>,
 }
 
+/// In milliseconds.
 pub(crate) const LARGEST_STEP_BACK: i64 = 2_500;
 
 const SOON: Duration = Duration::from_secs(3);
@@ -327,6 +328,7 @@ fn fill(file: &Path) -> usize {
     while file.write_all(&piece).is_ok() {
         pieces += 1;
     }
+    // Small pieces fill the rest, so that even small writes fail.
     while file.write_all(&piece[..512]).is_ok() {}
     pieces / 16
 }

@@ -26,7 +26,7 @@ pub(crate) struct Lane {
     configuration: Configuration,
     profile: Profile,
     servers: Box<dyn Servers>,
-    /// The fault `disk-full` fills another disk.
+    /// The journals' folder. The fault `disk-full` fills another disk.
     folder: PathBuf,
     disk: Option<PathBuf>,
     clock: Option<ServersClock>,

@@ -153,6 +153,7 @@ impl Store {
         let not_held = Ok(AcquireOutcome::Busy(Busy::default()));
         let Some(row) = self.names.get_mut(&to.name) else { return not_held };
         row.expire(now);
+        // If this swap repeats an unanswered one, the hold already has the new token.
         if let Some(hold) = row.held_by(to.token) {
             return Ok(AcquireOutcome::Granted(hold.repeated(to.ttl, now)));
         }
@@ -160,6 +161,7 @@ impl Store {
         if hold.broken.is_some() || hold.mode != to.mode {
             return not_held;
         }
+        // Concurrent readers share a fence.
         if hold.mode != Mode::Shared {
             hold.fence = next_fence(&mut self.last_fence, 1)?;
         }

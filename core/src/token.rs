@@ -100,8 +100,8 @@ impl From<Token> for String {
 /// sides of a fork.
 ///
 /// A virtual machine that is resumed twice from a snapshot repeats the generator's state and the
-/// salt. Tokens therefore also mix in the boot clock's nanosecond, system random bits at most 100
-/// ms old, and the counters of `/dev/vmclock0`.
+/// salt. Tokens therefore also mix in the boot clock's nanosecond, system random bits at most
+/// 100 ms old, and the counters of `/dev/vmclock0`.
 #[derive(Clone)]
 pub struct TokenSource(Source);
 

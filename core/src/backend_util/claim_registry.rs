@@ -16,7 +16,6 @@ type Key = (LockName, Token);
 /// The backend must remove [overdue](Self::mark_overdue) claims from the server, which keeps them
 /// as long as their session lives. A claim's registered end must never be before its holder's
 /// deadline.
-/// holder's deadline.
 #[derive(Debug)]
 pub struct ClaimRegistry<P> {
     clock: Clock,

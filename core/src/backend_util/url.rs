@@ -61,7 +61,6 @@ pub fn login(text: &str) -> Result<(String, String), String> {
 /// # Errors
 /// The host is missing, or the port is invalid. Without a login, the port may be a password, so the
 /// error doesn't quote it.
-/// error doesn't quote it.
 pub fn host(text: &str, default_port: Option<u16>, has_login: bool) -> Result<(&str, u16), String> {
     let (host, port) = split_port(text);
     if host.is_empty() {

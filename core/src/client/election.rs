@@ -52,8 +52,8 @@ impl Election {
     /// the output.
     ///
     /// After a loss, drops `work`, also its output if the loss came during the last poll, and
-    /// campaigns and calls `work` again. After a
-    /// [transient](Error::is_transient) error, campaigns again.
+    /// campaigns and calls `work` again. After a [transient](Error::is_transient) error, campaigns
+    /// again.
     ///
     /// The client checks the clock before each poll. So it drops `work` before the deadline if the
     /// server can't be reached, and without another poll if the process was stopped past the

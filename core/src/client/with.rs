@@ -21,9 +21,9 @@ impl<H: Held> Request<H> {
     /// - Those of [`acquire`](Request::acquire), before `work` is called.
     /// - [`Lost`](crate::ErrorKind::Lost) if the hold was lost before `work` completed. The client
     ///   then drops `work` before the deadline: see [`Guard::run`](crate::Guard::run).
-    /// [`Lost`](crate::ErrorKind::Lost) without the output if `work` completed, but the server
-    /// reports at the release that the hold had ended, so another holder may have worked at the
-    /// same time.
+    /// - [`Lost`](crate::ErrorKind::Lost) without the output if `work` completed, but the server
+    ///   reports at the release that the hold had ended, so another holder may have worked at the
+    ///   same time.
     ///
     /// After any other error of the release, the client releases the hold in the background, and
     /// the output is returned.

@@ -1,5 +1,3 @@
-//! Runs schedules of one configuration on the same servers.
-
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::PathBuf;

@@ -19,7 +19,6 @@ use crate::faults::Faulty;
 use crate::history::journal::Entry;
 use crate::history::{Figures, Rules, check};
 
-/// A connection to the case's store, with the case's clock and names.
 #[derive(Clone)]
 pub(crate) struct Context {
     pub(crate) clock: Clock,
@@ -437,9 +436,7 @@ async fn in_turn<T>(steps: Vec<impl Future<Output = Verdict<T>>>) -> Verdict {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Grant {
     pub(crate) granted: Granted,
-    /// The instant just before the request.
     pub(crate) sent: BootInstant,
-    /// The instant just after the answer.
     pub(crate) answered: BootInstant,
 }
 

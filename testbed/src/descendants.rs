@@ -1,5 +1,3 @@
-//! Finds a process's descendants, even those in other process groups.
-
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 

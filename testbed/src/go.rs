@@ -1,5 +1,3 @@
-//! Go programs, built once and kept in the target folder.
-
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::path::{Path, PathBuf};

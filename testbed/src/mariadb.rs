@@ -33,7 +33,6 @@ impl Options {
         self.set("innodb_flush_log_at_trx_commit", "1").set("innodb_doublewrite", "1")
     }
 
-    /// Enables [`MariaDb::wait_for_replica`].
     pub fn semi_synchronous(self) -> Self {
         const TIMEOUT: &str = "3600000";
         let this = self.set("log_bin", "ON");

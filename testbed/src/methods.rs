@@ -86,7 +86,6 @@ macro_rules! tls {
         }
 
         impl $Server {
-            /// Returns the CA's certificate file.
             pub fn authority(&self) -> std::path::PathBuf {
                 self.$($path)+.tls.files().authority()
             }

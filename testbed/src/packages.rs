@@ -1,5 +1,3 @@
-//! Finds servers in unpacked packages, whose folder `LOCKWRIGHT_SERVER_ROOT` names.
-
 use std::path::PathBuf;
 
 use crate::folder;

@@ -1,5 +1,3 @@
-//! PgBouncer, a connection pool for a PostgreSQL server.
-
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
 

@@ -1,5 +1,3 @@
-//! A PostgreSQL server, or a replica of one.
-
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -51,7 +49,6 @@ impl Options {
         self.tls()
     }
 
-    /// Makes the server a hot standby, with the settings and users of `primary`.
     pub fn replica_of(mut self, primary: &Postgres) -> Self {
         self.primary =
             Some(Primary { folder: primary.folder.path().to_owned(), port: primary.port });

@@ -82,7 +82,6 @@ impl Proxy {
         self.shared.set(traffic);
     }
 
-    /// Drops every connection and refuses new ones.
     pub fn cut(&self) {
         self.shared.state().cut = true;
         self.shared.changed.notify_all();

@@ -47,7 +47,6 @@ pub(crate) fn start_order(package: &str, name: &str) -> (usize, bool) {
     (line, threads(package, name).is_none())
 }
 
-/// Returns whether `--quick` skips all tests of the binary.
 pub(crate) fn starts_servers(package: &str, name: &str) -> bool {
     let line = LIST.iter().find(|line| line.package == package);
     line.is_some_and(|line| !line.serverless.contains(&name))

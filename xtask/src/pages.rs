@@ -188,7 +188,6 @@ fn normal(path: &Path) -> PathBuf {
     path.components().filter(|part| *part != Component::CurDir).collect()
 }
 
-/// Finds `[text](target)` and `[name]: target` outside code.
 fn links(text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for (number, line) in prose(text) {
@@ -238,7 +237,6 @@ fn without_code(line: &str) -> String {
     line.split('`').step_by(2).collect::<Vec<_>>().join("`")
 }
 
-/// Returns anchors as mdBook generates them.
 fn anchors(text: &str) -> BTreeSet<String> {
     prose(text)
         .filter(|(_, line)| line.starts_with('#'))

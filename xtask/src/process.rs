@@ -91,7 +91,7 @@ pub(crate) struct Finished {
     coloured: Vec<String>,
     /// Processes that kept the output open after the command's end.
     left_behind: Option<String>,
-    /// The exceeded limit, and the processes' states at that time.
+    /// The exceeded limit, and the processes' states then.
     hung: Option<(Duration, String)>,
     log: PathBuf,
 }

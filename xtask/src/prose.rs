@@ -1,5 +1,3 @@
-//! Counts words that `docs/src/style.md` rules out.
-
 use std::fmt::Write as _;
 use std::fs;
 

@@ -1,5 +1,3 @@
-//! Builds peers whose sources changed.
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -115,7 +113,6 @@ pub(crate) fn java(place: &Place, name: &str) -> Result<Vec<String>, String> {
     Ok(["java", "-cp", &format!("{classes}:{libraries}"), name].map(str::to_owned).to_vec())
 }
 
-/// Installs the libraries next to the copied programs, where Node.js searches.
 fn node_libraries(place: &Place) -> Result<(), String> {
     let sources = fs::read_dir(&place.source).map_err(text)?.flatten();
     let sources = sources.map(|file| shown(&file.path()));

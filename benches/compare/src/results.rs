@@ -45,13 +45,12 @@ pub struct Subject {
     pub notes: Vec<String>,
 }
 
-/// The kinds of subjects, in the order of the report's tables.
+/// In the order of the report's tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     Baseline,
     Ours,
-    /// An earlier build of Lockwright.
     Before,
     Peer,
 }

@@ -85,7 +85,6 @@ pub(crate) trait Servers: Send {
         Ok(format!("server {new} took over from {old}"))
     }
 
-    /// Waits for a new leader in place of the killed server `old`.
     fn wait_for_failover(&mut self, old: usize) -> Result<usize> {
         Err(format!("server {old} has no failover").into())
     }

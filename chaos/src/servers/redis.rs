@@ -20,7 +20,6 @@ fn durable() -> Options {
     Redis::options().append_only("always")
 }
 
-/// One server, or the nodes of a quorum.
 pub(super) struct Independent {
     fleet: Fleet,
     admins: Admins,

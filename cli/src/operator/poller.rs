@@ -1,5 +1,3 @@
-//! Polls of the held names, and the identity of a hold in them.
-
 use std::time::Duration;
 
 use lockwright::operator::{Holder, Inspection};

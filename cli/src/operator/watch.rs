@@ -1,5 +1,3 @@
-//! `lockwright watch`: the changes between polls of the held names.
-
 use std::collections::BTreeMap;
 
 use lockwright::operator::{Holder, Inspection};

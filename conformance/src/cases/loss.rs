@@ -83,7 +83,6 @@ async fn an_unreachable_server_is_the_reason(context: Context) -> Verdict {
     fails(guard.check(), ErrorKind::Lost(Reason::Unreachable))
 }
 
-/// Ends a guard's hold only on the server.
 async fn steal(context: &Context, guard: &Guard) -> Verdict {
     context.release(&Claim { token: guard.token(), ..context.claim("x") }).await
 }

@@ -76,7 +76,7 @@ pub(crate) struct FaultSpan {
 }
 
 impl Run {
-    /// Reconstructs a run from entries sorted by timestamp.
+    /// The entries must be sorted by timestamp.
     pub(crate) fn of(entries: &[Entry]) -> Self {
         let at = |entry: Option<&Entry>| entry.map_or(BootInstant::from_nanos(0), |entry| entry.at);
         let (start, end) = (at(entries.first()), at(entries.last()));

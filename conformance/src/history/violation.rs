@@ -64,13 +64,12 @@ pub enum Kind {
     Evidence,
 }
 
-/// A write that the register answered.
 #[derive(Debug)]
 pub(crate) struct Write {
     pub(crate) who: String,
     pub(crate) name: String,
     pub(crate) fence: Fence,
-    /// When the write was sent, at the earliest.
+    /// The earliest possible time.
     pub(crate) sent: BootInstant,
     pub(crate) answered: BootInstant,
     pub(crate) accepted: bool,

@@ -5,7 +5,6 @@ use lockwright_core::BootInstant;
 use super::run::{Request, Run};
 use super::violation::{Rule, Violation};
 
-/// A time in which some client waited for a lock that had no holder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Gap {
     pub(crate) from: BootInstant,

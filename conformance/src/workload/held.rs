@@ -67,7 +67,6 @@ impl Held {
     }
 }
 
-/// A hold that records its changes in the journal.
 #[derive(Debug)]
 pub(crate) struct Holding {
     held: Held,

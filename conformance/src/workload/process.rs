@@ -1,5 +1,3 @@
-//! The state that the tasks of a process share.
-
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};

@@ -21,7 +21,7 @@ const MILLISECOND: Duration = Duration::from_millis(1);
 #[derive(Debug, Clone)]
 struct Choices {
     name: String,
-    /// The longest wait, or `None` for a single attempt.
+    /// `None` for a single attempt.
     wait: Option<Duration>,
     fixed: bool,
     max_hold: Option<Duration>,

@@ -437,7 +437,6 @@ impl Attempts<'_> {
         }
     }
 
-    /// Returns a share of the hold that another request of the owner has acquired, if any.
     fn enter_again(&self, name: &LockName) -> Result<Option<Entered>> {
         if self.options.owner.is_none() {
             return Ok(None);

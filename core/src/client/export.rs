@@ -14,7 +14,6 @@ fn labels(shared: &Shared, group: &'static str) -> Vec<Label> {
     vec![backend, Label::from_static_parts("group", group)]
 }
 
-/// A lock request in progress, measured until its end.
 pub(crate) struct Waiting {
     group: &'static str,
     labels: Vec<Label>,

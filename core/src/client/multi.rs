@@ -179,7 +179,6 @@ impl MultiRequest {
         Ok(parts)
     }
 
-    /// Returns the options, with the default wait limit.
     fn options_of(&self, parts: &[&Part]) -> Options {
         let defaults = || parts.iter().filter_map(|part| part.request(&self.options).options.wait);
         let wait = self.options.wait.unwrap_or_else(|| defaults().min());

@@ -11,7 +11,6 @@ use crate::{BootInstant, Error, Identity, Mode, Owner, Profile, RenewalMode, Res
 use super::Shared;
 use super::state::Settings;
 
-/// Checks that a hold can be kept warm for `time`.
 fn check_keep_warm(time: Duration, profile: &Profile) -> Result<()> {
     if !profile.recalls {
         return Err(Error::unsupported("keeping a lock warm", profile));
@@ -203,7 +202,6 @@ impl Options {
         Ok(())
     }
 
-    /// Returns the schedule of a hold, granted by a request that was sent at `start`.
     pub(crate) fn schedule(&self, start: BootInstant) -> Option<Box<HoldSchedule>> {
         self.hold_times.as_ref().map(|times| {
             Box::new(HoldSchedule {

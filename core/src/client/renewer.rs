@@ -151,7 +151,6 @@ pub(crate) async fn ask_renewal(shared: &Shared, holds: &[Arc<Hold>]) -> Result<
     answer(shared, send, now + patience, "the renewal").await
 }
 
-/// Renews one hold. Returns the reason if the server doesn't have it.
 pub(crate) async fn renew_once(
     shared: &Shared,
     renew: Renew<'_>,

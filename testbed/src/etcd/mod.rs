@@ -19,7 +19,6 @@ use crate::{Error, Result, folder, in_url, methods};
 use cluster::Cluster;
 use member::{EXISTING, NEW, Ports};
 
-/// An etcd cluster, of three members by default.
 #[derive(Debug)]
 pub struct Etcd {
     pub members: Vec<Member>,
@@ -148,7 +147,6 @@ impl Etcd {
         self.members.iter().position(leads).ok_or_else(|| Error::new("there is no leader"))
     }
 
-    /// Waits until all members follow one leader and all voters are healthy.
     pub fn wait_until_whole(&self) -> Result<()> {
         wait_until("that all members agree", || {
             let leaders = self.members.iter().filter(|member| member.is_leader()).count();

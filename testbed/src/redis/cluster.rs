@@ -109,7 +109,6 @@ impl Cluster {
         })
     }
 
-    /// Waits until all nodes agree and each replica follows its master.
     pub fn wait_until_whole(&self) -> Result<()> {
         wait_until("that all nodes agree", || {
             let views = self.views();

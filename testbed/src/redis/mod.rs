@@ -1,5 +1,3 @@
-//! Redis: a server, independent servers, a Sentinel set, a Cluster.
-
 mod admin_conn;
 mod cluster;
 mod fleet;

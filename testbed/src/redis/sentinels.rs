@@ -126,7 +126,6 @@ impl Sentinels {
         })
     }
 
-    /// Waits until each Sentinel sees all other processes, and the replicas follow the master.
     pub fn wait_until_whole(&self) -> Result<()> {
         wait_until("that all know each other", || {
             let master = self.master().ok()?;

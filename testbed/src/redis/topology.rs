@@ -1,5 +1,3 @@
-//! A node's view of its Cluster.
-
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Node {
     pub(super) id: String,

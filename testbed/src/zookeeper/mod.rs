@@ -76,7 +76,6 @@ impl ZooKeeper {
         newest.map(|(index, _)| index).ok_or_else(|| Error::new("there is no leader"))
     }
 
-    /// Waits until there is one leader, with which all other members are in sync.
     pub fn wait_until_whole(&self) -> Result<()> {
         wait_until("that all members follow one leader", || {
             let modes: Vec<_> = self.members.iter().map_while(Member::mode).collect();

@@ -68,7 +68,7 @@ pub trait Library: Sized + 'static {
         self.lock_alone(name, ttl).await
     }
 
-    /// Renews the holds of [`Self::keep`], for libraries without automatic renewal.
+    /// For libraries without automatic renewal.
     async fn renew(&self, holds: &[Self::Hold], ttl: Duration) -> Result<()> {
         let _ = (holds, ttl);
         Ok(())

@@ -190,7 +190,6 @@ impl<'a> BackendRun<'a> {
         });
     }
 
-    /// Calls `act` for each subject, in another order each round.
     pub(super) fn each(
         &mut self,
         workload: &'static str,

@@ -19,7 +19,7 @@ impl Regime {
     }
 }
 
-/// Pins all threads. Threads that start later inherit the core.
+/// Threads that start later inherit the core.
 fn pin(processes: &[u32], core: usize) {
     let mut set = CpuSet::new();
     set.set(core);

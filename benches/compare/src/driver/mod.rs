@@ -31,9 +31,7 @@ pub struct Plan {
     /// The baseline, the current build, and perhaps an earlier build.
     pub ours: Vec<(Kind, Vec<String>)>,
     pub peers: Vec<Vec<String>>,
-    /// The peers that couldn't be built.
     pub missing: Vec<Missing>,
-    /// The folder for the subjects' error output.
     pub logs: PathBuf,
 }
 

@@ -21,7 +21,6 @@ pub(super) struct RunningSubject<'a> {
 pub(super) struct Used<T> {
     pub(super) of: T,
     pub(super) served: Option<f64>,
-    /// The keep-alives in `served`, if counted.
     pub(super) keep_alives: Option<f64>,
     pub(super) servers_us: f64,
     pub(super) subject_us: f64,

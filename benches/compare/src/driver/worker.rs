@@ -98,7 +98,6 @@ impl Worker {
     }
 
     pub(super) fn send(&mut self, command: &str) {
-        // If the process has ended, `answer` reports it.
         let _ = self.commands.as_mut().map(|commands| writeln!(commands, "{command}"));
     }
 

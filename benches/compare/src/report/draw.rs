@@ -16,7 +16,6 @@ pub(super) type Drawn<T> = Result<T, Box<dyn Error>>;
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Write = fn(f64) -> String;
 
-/// A row of points, one per panel, or a heading without points.
 pub(super) struct Row {
     pub(super) name: String,
     pub(super) colour: RGBColor,

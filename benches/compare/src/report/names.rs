@@ -135,7 +135,6 @@ fn scaled(mut value: f64, step: f64, units: &[&str]) -> String {
     format!("{}{}", number(value), units[unit])
 }
 
-/// Formats three digits, or two for numbers below 1.
 fn number(value: f64) -> String {
     if !value.is_finite() {
         return NONE.to_owned();

@@ -1,6 +1,6 @@
 const WIDTH: usize = 100;
 
-/// A page of Markdown. [`plain`] escapes text that isn't Markdown.
+/// [`plain`] escapes text that isn't Markdown.
 #[derive(Debug, Default)]
 pub(super) struct Page(pub(super) String);
 

@@ -37,13 +37,10 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 
 #[derive(Debug)]
 pub struct Servers {
-    /// The URL for Lockwright.
     pub url: String,
-    /// The addresses for peers.
     pub addresses: Vec<String>,
     pub version: (String, String),
     pub(crate) counts: Box<dyn Counts>,
-    /// The servers' first processes.
     roots: Vec<u32>,
     per_look: u64,
 }

@@ -143,7 +143,6 @@ impl Options {
 }
 
 impl Queued {
-    /// Reserves fences for the requests that wait behind this one.
     #[inline]
     pub(super) fn reserve(&mut self, waiting: usize, settings: &Settings) {
         if waiting > 0 && self.wanted.may_hand_over() {

@@ -14,7 +14,6 @@ use super::releasing::{Releasing, Use};
 use super::{Hold, Shared, Turns};
 
 impl Options {
-    /// Returns whether the server must send a recall for this request's hold.
     pub(crate) fn needs_recall(&self) -> bool {
         self.keep_warm().is_some() && self.mode == Mode::Exclusive && self.may_hand_over()
     }

@@ -1,5 +1,3 @@
-//! etcd: keys on one lease, and a queue ordered by revision.
-
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 use std::process;
@@ -29,7 +27,6 @@ pub(super) struct Etcd {
 
 #[derive(Default)]
 struct Queues {
-    /// By revision.
     keys: HashMap<String, BTreeMap<i64, String>>,
     waiting: HashMap<String, oneshot::Sender<()>>,
     /// The revision at which `keys` was read; the watch's earlier events are skipped.

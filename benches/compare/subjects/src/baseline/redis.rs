@@ -1,5 +1,3 @@
-//! Redis: one server, a Sentinel master, or a Cluster's masters.
-
 use std::time::Duration;
 
 use lockwright_bench_protocol::{Library, Result};

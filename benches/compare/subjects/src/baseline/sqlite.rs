@@ -1,5 +1,3 @@
-//! SQLite: one connection, and a row for each lease.
-
 use std::process;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

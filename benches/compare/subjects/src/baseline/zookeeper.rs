@@ -1,5 +1,3 @@
-//! ZooKeeper: ephemeral sequential nodes of one session.
-
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::time::Duration;

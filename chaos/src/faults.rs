@@ -1,5 +1,5 @@
-//! The faults, and each backend's promises under them. This module defines a promise that no
-//! profile covers.
+//! The faults, and each backend's promises under them. If no profile covers a fault, this module
+//! defines the promise.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;

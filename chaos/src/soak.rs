@@ -22,7 +22,7 @@ const TIME: Duration = Duration::from_secs(600);
 
 const PLAN: Duration = Duration::from_secs(4);
 
-/// Until a fifth of the duration, caches fill.
+/// The growth is measured from a fifth of the duration on, when caches are full.
 const SETTLED_AFTER: u32 = 5;
 
 /// Bytes of memory: allocators keep freed pages.

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use crate::{Granted, LockName, Reason, Token};
 
-/// An event from a backend to its client. Any may get lost. Only [`Event::Handed`] and
+/// An event from a backend to its client. Any event may get lost. Only [`Event::Handed`] and
 /// [`Event::Lost`] state facts; the others are hints.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]

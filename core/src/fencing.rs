@@ -1,7 +1,7 @@
 //! Rejection of late writes at the protected resource.
 //!
 //! A paused holder may write after its TTL. Each write therefore carries the holder's fence, as a
-//! [`Fenced`] or in the HTTP header [`HEADER`]. A [`Gate`] rejects a fence below the highest
+//! [`Fenced`]; over HTTP, in the header [`HEADER`]. A [`Gate`] rejects a fence below the highest
 //! accepted one (Kleppmann, *How to do distributed locking*, 2016; Burrows, *The Chubby lock
 //! service*, 2006).
 //!

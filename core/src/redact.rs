@@ -25,7 +25,7 @@ pub fn url(text: &str) -> String {
 }
 
 /// Returns advice if a URL has an `@` after a `?`: the password may contain an unescaped `?`.
-/// Errors must then not quote parameters.
+/// Errors must then not quote parameters: they may be the password's rest.
 pub fn hidden_password(url: &str) -> Option<&'static str> {
     let (_, query) = url.split_once('?')?;
     query.contains('@').then_some(

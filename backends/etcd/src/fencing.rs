@@ -14,6 +14,7 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
 //! [`transact`] stores the highest fence under a key of the caller's choice, in decimal with
 //! leading zeros. All writers of the same data must use that key. The fences may come from any
 //! backend, and the data may be in any etcd.

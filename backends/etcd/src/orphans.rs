@@ -2,8 +2,8 @@
 //! only from a restored snapshot, because keys are registered before they are created. An orphan
 //! would stay while other claims keep its lease alive.
 //!
-//! An orphan is removed if two checks in a row find it. During the removal, its claim is registered,
-//! so that a repeated acquire is rejected instead of granted.
+//! An orphan is removed if two checks in a row find it. During the removal, its claim is
+//! registered, so that a repeated acquire is rejected instead of granted.
 
 use std::collections::HashSet;
 use std::sync::Arc;

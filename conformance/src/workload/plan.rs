@@ -16,7 +16,7 @@ pub struct Plan {
     pub ttl: Duration,
     /// How long the process starts new rounds.
     pub duration: Duration,
-    /// The kinds of work, chosen as often as they are listed.
+    /// The kinds of work to choose from. A kind listed twice is chosen twice as often.
     pub work: Vec<Work>,
     /// False if the process notices a loss only at its next check.
     pub watches: bool,

@@ -112,7 +112,7 @@ const BY_THE_CLIENT: &[Refusal] = &[
     ),
 ];
 
-/// The server's reasons for a rejection. The first match counts.
+/// The server's reasons for a rejection, from specific to general: the first match counts.
 const BY_THE_SERVER: &[Refusal] = &[
     ("UnknownCA", ErrorKind::Denied, "it does not trust the issuer of the client's certificate"),
     ("ertificate", ErrorKind::Denied, "it refuses the client's certificate"),

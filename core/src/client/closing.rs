@@ -129,7 +129,7 @@ impl Shared {
     }
 
     /// Polls `future`. Outside a runtime, the client's runtime provides timers and connections.
-    /// After its end, returns an error, because a timer would panic.
+    /// After that runtime's end, returns an error, because a timer would panic.
     pub(crate) async fn inside<T>(&self, future: impl Future<Output = Result<T>>) -> Result<T> {
         let mut future = pin!(future);
         std::future::poll_fn(|cx| {

@@ -55,11 +55,10 @@ impl Election {
     /// campaigns and calls `work` again. After a [transient](Error::is_transient) error, campaigns
     /// again.
     ///
-    /// The client checks the clock before each poll. So it drops `work` before the deadline if the
-    /// server can't be reached, and without another poll if the process was stopped past the
-    /// deadline. It can't stop code that doesn't yield, a poll that was paused halfway, or a request
-    /// already sent. Only the [fence](Leadership::fence) stops their writes: see
-    /// [`Leadership::run`].
+    /// Like [`Leadership::run`], the client checks the clock before each poll. So it drops `work`
+    /// before the deadline if the server can't be reached, and without another poll if the process
+    /// was stopped past the deadline. Only the [fence](Leadership::fence) stops the writes of code
+    /// that doesn't yield, of a poll that was paused halfway, and of a request already sent.
     ///
     /// The returned future is `Send` if `work` and its future are. In a spawned task, `work` must be
     /// an `async move` closure or a function: the compiler rejects an async closure that borrows.

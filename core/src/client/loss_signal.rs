@@ -84,6 +84,7 @@ impl Signal {
 
 impl One {
     fn new(hold: &Arc<Hold>) -> Self {
+        // Enables the hold's notifications.
         let _ = hold.changed();
         Self { turn: hold.turn_number(), seen: hold.version(), hold: Arc::clone(hold) }
     }

@@ -194,6 +194,7 @@ impl MultiRequest {
         let mut as_given: Vec<usize> = (0..held.len()).collect();
         as_given.sort_unstable_by_key(|at| parts[*at].place);
         let guard = MultiGuard { guards: held, as_given };
+        // This renewal makes all fixed holds end together.
         let renewed = match self.options.is_fixed && has_waited {
             true => guard.renew().await,
             false => guard.check(),
@@ -345,8 +346,8 @@ impl Part {
         }
     }
 
-    /// Polls whether this name is an alias of a held lock. Returns only an alias, or the server's
-    /// rejection of the query.
+    /// Polls whether this name is an alias of a held lock. Returns only if it is, or if the server
+    /// rejects the query.
     async fn one_of(&self, held: &[Guard]) -> Error {
         let shared = self.locks.shared();
         let each = shared.backend.profile().slow_poll.min(LONGEST_PAUSE);

@@ -87,7 +87,7 @@ impl MultiGuard {
     /// As [`Guard::renew`], for a hold that fails. The others are still renewed.
     ///
     /// # Cancel safety
-    /// May be dropped. Some holds may then be renewed.
+    /// May be dropped. Some holds may then be renewed, and others not.
     pub async fn renew(&self) -> Result<()> {
         renew(&self.guards).await
     }

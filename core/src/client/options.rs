@@ -147,6 +147,7 @@ impl Options {
         if self.hold_times.is_none() { self.keep_warm } else { None }
     }
 
+    /// `name` lacks the client's namespace.
     #[inline(always)]
     pub(super) fn new(shared: &Shared, name: &str, mode: Mode) -> Self {
         let Settings { defaults, prefixes, .. } = &shared.settings;

@@ -63,17 +63,17 @@ impl<H: Held> Request<H> {
     }
 
     /// Keeps the lock for up to `time` after its release, at most for one TTL after its grant. This
-    /// client's next request then gets it without a request to the server, with a larger fence. If
-    /// another client requests the lock, even by a single try, the client releases it. The client
-    /// doesn't keep a lock that another client had or requested within the last TTL.
+    /// client's next request then gets it without the server, with a larger fence. If another
+    /// client requests the lock, even by a single try, this client releases it. It doesn't keep a
+    /// lock that another client had or requested within the last TTL.
     ///
     /// - [`release`](Held::release) returns before the lock is free for other clients. Another
     ///   client's first single try fails, but recalls the lock.
     /// - Another client's semaphore request for this name fails with
     ///   [`Conflict`](crate::ErrorKind::Conflict), and doesn't recall the lock. A semaphore
     ///   request of this client first releases the lock.
-    /// - While this process is stopped or cut off, other clients wait for the lock as if it were
-    ///   held: at most one TTL.
+    /// - While this process is stopped or cut off, other clients wait for the lock: at most one
+    ///   TTL.
     /// - The setting has no effect on a shared, fixed, owned or campaign request, or with `max_hold`,
     ///   `at_least` or `once_per`.
     ///
@@ -107,8 +107,8 @@ impl<H: Held> Request<H> {
 
     /// Keeps the lock held for `time` after a [`release`](Held::release), or after the work of
     /// [`with`](Request::with) has completed, **even if the work returns an error**. So a job runs
-    /// once per period. To let a failed job run again, drop the guard instead of releasing it. The
-    /// restrictions and errors are those of [`at_least`](Request::at_least).
+    /// once per period. To let a failed job run again, drop the guard instead of releasing it.
+    /// Restrictions and errors: see [`at_least`](Request::at_least).
     pub fn once_per(mut self, time: Duration) -> Self {
         self.options.hold_times_mut().once_per = Some(time);
         self

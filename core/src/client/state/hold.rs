@@ -87,6 +87,7 @@ impl Hold {
     ) -> Self {
         let fences = pending.claim.fences.min(grant.fences);
         let Claim { name, ttl, .. } = &pending.claim;
+        // With the next claim, this client then joins the other clients' queue.
         if grant.waiters {
             shared.note_busy(name);
         }
@@ -185,7 +186,7 @@ impl Hold {
     }
 
     /// Returns whether the hold is valid. Unlike [`state_at`](Self::state_at), never locks the
-    /// table or reports a loss.
+    /// table or reports a loss, so the table may be locked.
     pub(crate) fn looks_live(&self, now: BootInstant) -> bool {
         decode(self.phase.load(Ordering::SeqCst)).is_live() && now < self.lost_at()
     }

@@ -146,7 +146,7 @@ impl Config {
     /// TLS. The URL must have no files. A login in the URL or from
     /// [`credentials`](Self::credentials) replaces that of the options. Lockwright also replaces
     /// the connect timeout, the HTTP/2 keep-alive and `require_leader`, and refreshes the login's
-    /// token.
+    /// token. All other options apply, such as a request's timeout.
     #[must_use]
     pub fn options(mut self, options: ConnectOptions) -> Self {
         self.driver_options = Some(options);

@@ -49,6 +49,7 @@ pub(crate) async fn page(shared: &Shared, prefix: &str, from: Option<Cursor>) ->
     let beginning = keys.beginning(prefix);
     let end = after(&beginning);
     let position = match from {
+        // etcd rejects an empty key, so start at the smallest key.
         None if beginning.is_empty() => Position { start: vec![0], listed: Vec::new() },
         None => Position { start: beginning, listed: Vec::new() },
         Some(from) => Position::read(&from).ok_or_else(|| {

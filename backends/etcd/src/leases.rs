@@ -229,6 +229,7 @@ impl State {
 
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
+    /// The leases, each with its requested TTL in seconds.
     leases: Mutex<Vec<(u64, Arc<Lease>)>>,
     wanted: Mutex<HashMap<u64, LeaseRequest>>,
     pub(crate) asking: tokio::sync::Mutex<()>,

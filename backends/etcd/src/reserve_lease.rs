@@ -26,6 +26,7 @@ impl Shared {
         loop {
             let find = || self.leases.find(seconds, claim, self.clock.now());
             let Some(lease) = find() else {
+                // Limit the wait for `asking`, so that each caller gets an error in time.
                 let _one = timeout(limit, self.leases.asking.lock()).await.map_err(|_| {
                     let what = "earlier requests for a lease are still unanswered";
                     error(ErrorKind::Unavailable, format!("no member grants leases: {what}"))

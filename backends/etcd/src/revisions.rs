@@ -27,7 +27,8 @@ impl Revisions {
     }
 
     /// Records a response's revision. A revision lower than `before`, the highest when the request
-    /// was sent, shows a restore. Another response may have raised `highest` since.
+    /// was sent, shows a restore. Don't compare with `highest`, which another response may have
+    /// raised since.
     pub(crate) fn saw(&self, revision: i64, before: i64) {
         let mut state = lock(&self.0);
         if revision < before {

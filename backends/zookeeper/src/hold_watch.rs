@@ -25,7 +25,7 @@ pub(crate) struct HoldWatch(Mutex<State>);
 #[derive(Default)]
 struct State {
     active: Option<ActiveWatch>,
-    /// Last, to be dropped after the watch.
+    /// A permit for each byte of the path. Last, to be dropped after the watch.
     reserved: Option<OwnedSemaphorePermit>,
 }
 

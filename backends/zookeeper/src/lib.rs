@@ -168,6 +168,7 @@ impl Drop for ZooKeeper {
     fn drop(&mut self) {
         self.housekeeping.abort();
         self.shared.watches.close();
+        // This closes each session once the session has no claim.
         self.shared.sessions.close();
         if self.shared.registry.any(|_, _, _| true) {
             self.shared.sessions.runtime.spawn(Arc::clone(&self.shared).outlive());

@@ -126,8 +126,8 @@ impl Election {
         }))
     }
 
-    /// Observes the leader by polling every second, or more often if the profile's slow poll is
-    /// shorter.
+    /// Observes the leader by polling: by default every second, or more often if the profile's slow
+    /// poll is shorter.
     pub fn observe(&self) -> Observer {
         let each = self.locks.profile().slow_poll.min(Duration::from_secs(1));
         let (next_look, looking) = (BootInstant::from_nanos(0), JoinSet::new());

@@ -1,3 +1,4 @@
+/// Times are in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Turn {
     pub(super) process: usize,

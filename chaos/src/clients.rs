@@ -214,6 +214,7 @@ impl<'a> Clients<'a> {
     }
 }
 
+/// The journal may not exist yet.
 fn read(path: &Path) -> Vec<Entry> {
     journal::read(path).unwrap_or_default()
 }

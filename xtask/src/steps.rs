@@ -114,6 +114,7 @@ fn doc(_: &Options) -> Result<Report, String> {
     let mut command = cargo_in_background(&words("doc --no-deps --workspace --all-features"));
     command.env("RUSTDOCFLAGS", "-D warnings");
     let finished = quietly("doc", command)?;
+    // `-D warnings` doesn't apply to cargo's own warnings.
     let warned = finished.lines.iter().any(|line| line.starts_with("warning:"));
     if warned {
         finished.show();
@@ -329,6 +330,7 @@ fn run_interop(options: &Options) -> Result<Report, String> {
     for test in &tests {
         args.extend(test.file_name().and_then(OsStr::to_str).iter().flat_map(|it| ["--test", it]));
     }
+    // `--test` also selects tests of other crates with the same name.
     run_tests("interop", &args, options, |binary| binary.package == config::INTEROP)
 }
 

@@ -270,6 +270,7 @@ impl Admins {
         for server in servers {
             let mut connection = server.connection()?;
             limit(&mut connection, "1")?;
+            // The limit doesn't close open connections.
             for kind in ["normal", "pubsub"] {
                 redis::cmd("CLIENT").arg(&["KILL", "TYPE", kind]).query::<i64>(&mut connection)?;
             }

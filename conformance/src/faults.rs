@@ -39,7 +39,7 @@ pub enum Fate {
     Refuse(ErrorKind),
     /// The request is lost, and fails as indeterminate.
     LoseRequest,
-    /// The server processes the request. Its answer is lost.
+    /// The server processes the request, but its answer is lost.
     LoseAnswer,
     /// The request fails as indeterminate, but reaches the server after this time.
     DelayRequest(Duration),
@@ -63,7 +63,7 @@ pub enum Fate {
     StartAfter(Duration),
     /// A grant or renewal reports this validity.
     Valid(Duration),
-    /// The answer to a renewal has at most this many results.
+    /// A renewal's answer has at most this many results.
     Short(usize),
 }
 
@@ -166,7 +166,7 @@ impl Faulty {
         lock(&self.0.state.plan).always.insert(op, fate);
     }
 
-    /// Sets the answers to the next sweeps. The backend answers all further sweeps.
+    /// Sets the answers to the next sweeps.
     pub fn next_sweeps(&self, answers: impl IntoIterator<Item = Result<SweepReport>>) {
         lock(&self.0.state.plan).sweeps.extend(answers);
     }
@@ -197,7 +197,7 @@ impl Faulty {
         self.0.state.answers_at_once.store(answers, Ordering::SeqCst);
     }
 
-    /// Sends an event to the clients of this connection.
+    /// Sends an event to this connection's clients.
     pub fn send_event(&self, event: &Event) {
         let clients = lock(&self.0.state.clients).clone();
         for client in clients {
@@ -210,7 +210,7 @@ impl Faulty {
         lock(&self.0.state.calls).iter().filter(|call| call.op == op).copied().collect()
     }
 
-    /// Returns the time and the argument of each sweep so far.
+    /// Returns the time and argument of each sweep so far.
     pub fn sweeps(&self) -> Vec<(BootInstant, Duration)> {
         lock(&self.0.state.sweeps).clone()
     }

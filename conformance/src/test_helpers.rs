@@ -88,7 +88,7 @@ pub fn busy<'a>(
     }
 }
 
-/// Repeats a request until it is granted. Panics at a permanent error or after [`LIMIT`].
+/// Repeats a request until granted. Panics at a permanent error or after [`LIMIT`].
 pub async fn granted_soon(backend: &dyn DistributedLock, claim: &Claim, wait: Wait) -> Granted {
     eventually(|| async {
         match backend.acquire(claim, wait).await {
@@ -145,7 +145,7 @@ pub fn fails_with<T: fmt::Debug>(answer: Result<T>, kind: ErrorKind, says: &str)
     error
 }
 
-/// Returns the error. Panics if a text or cause of it contains the secret.
+/// Returns the error. Panics if it or a cause contains the secret.
 pub fn without_secret(error: Error, secret: &str) -> Error {
     let mut texts = vec![error.to_string(), format!("{error:?}"), format!("{error:#?}")];
     let mut cause = std::error::Error::source(&error);

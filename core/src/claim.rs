@@ -95,7 +95,7 @@ pub struct Busy {
     /// The holder, if known without another request.
     pub holder: Option<Box<Holder>>,
     /// True if the server has queued the claim. A grant, a release, or the end of the client's
-    /// polling removes the claim from the queue.
+    /// polling removes it from the queue.
     pub queued: bool,
 }
 

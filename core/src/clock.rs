@@ -58,8 +58,8 @@ impl Sub<Duration> for BootInstant {
     }
 }
 
-/// A clock that runs while the machine is suspended, on Linux, Android, Windows and Apple's systems.
-/// Elsewhere, the clock may stop in a suspend, so the client may detect a loss too late.
+/// A clock that runs while the machine is suspended, on Linux, Android, Windows and Apple's
+/// systems. Elsewhere, it may stop, so the client may detect a loss too late.
 #[derive(Clone, Default)]
 pub struct Clock(Kind);
 

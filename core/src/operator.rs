@@ -92,9 +92,9 @@ impl Inspection {
         Self { name, holders: Vec::new(), waiters: None, fence: None }
     }
 
-    /// Returns the number of free permits; `None` unless the name is in use as a semaphore. If its
-    /// holders gave different sizes, the largest counts. A request for them can still wait: if
-    /// its own size is smaller, or if an earlier waiter can't be granted.
+    /// Returns the number of free permits; `None` unless the name is in use as a semaphore. Of its
+    /// holders' sizes, the largest counts. A request for them can still wait: if its own size is
+    /// smaller, or if an earlier waiter can't be granted.
     pub fn free_permits(&self) -> Option<u32> {
         let permits = |holder: &Holder| match holder.mode {
             Mode::Permits { count, of } => Some((count, of)),
@@ -106,7 +106,7 @@ impl Inspection {
     }
 }
 
-/// The start of a list's next page. Only the backend that created the cursor can use it.
+/// The start of a list's next page, for the backend that created it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Cursor(pub String);
@@ -116,7 +116,7 @@ pub struct Cursor(pub String);
 pub struct Page {
     /// The held names.
     pub names: Vec<Inspection>,
-    /// The start of the next page; `None` after the last. Even an empty page may have a next page.
+    /// The start of the next page; `None` after the last. Even an empty page may have one.
     pub next: Option<Cursor>,
 }
 

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 pub struct Entry {
     /// The time of writing.
     pub at: BootInstant,
-    /// The writing process's name, or `runner`.
+    /// The process's name, or `runner`.
     pub process: String,
     /// The event.
     #[serde(flatten)]
@@ -110,9 +110,9 @@ pub enum Event {
         number: u64,
         /// The lock's name.
         name: String,
-        /// The hold's token, or `None` for all holds of the lock.
+        /// The hold's token; `None` for all holds of the lock.
         token: Option<Token>,
-        /// True if the break frees the hold at once, false if it prevents renewals.
+        /// True for an immediate break, false if it prevents renewals.
         at_once: bool,
     },
     /// A break was answered. An unanswered break may have freed the hold.

@@ -41,7 +41,7 @@ pub enum Rule {
     LateLoss,
     /// The register accepted a lower fence after a higher one.
     StaleWrite,
-    /// The register refused a valid exclusive hold's write, although there was no later grant.
+    /// The register refused a valid exclusive hold's write, without a later grant.
     RefusedWrite,
     /// A running process's request was unanswered at the run's end.
     Stuck,

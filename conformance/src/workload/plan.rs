@@ -34,7 +34,7 @@ pub enum Work {
     Permits,
     /// A multi-lock of two names.
     Multi,
-    /// A campaign in an election, and the leadership.
+    /// A campaign and its leadership.
     Election,
     /// A transfer by ticket.
     Ticket,
@@ -44,7 +44,7 @@ pub enum Work {
     Reentrancy,
     /// Requests and releases dropped at random moments.
     DroppedFutures,
-    /// A close of the client in use, and its replacement.
+    /// A close and replacement of the client in use.
     Close,
 }
 
@@ -63,7 +63,7 @@ impl Work {
         Self::Close,
     ];
 
-    /// Returns the kinds that a backend supports, with `Mutex` three times to make it frequent.
+    /// Returns the kinds that a backend supports; `Mutex` three times, to make it frequent.
     pub fn all_for(profile: &Profile) -> Vec<Self> {
         let has = |work: &Self| match work {
             Self::Readers => profile.modes.shared,

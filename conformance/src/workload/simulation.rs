@@ -42,19 +42,19 @@ pub struct Simulation {
 pub struct Trouble {
     /// Refused requests.
     pub refused: u64,
-    /// Requests that are lost or have a lost answer.
+    /// Lost requests or answers.
     pub lost: u64,
-    /// Requests that fail, and reach the server later.
+    /// Failed requests that reach the server later.
     pub late_requests: u64,
     /// Late answers.
     pub late_answers: u64,
-    /// Requests that the server processes again later.
+    /// Requests processed again later.
     pub repeated: u64,
-    /// Requests that make the backend panic.
+    /// Requests at which the backend panics.
     pub panics: u64,
     /// The kind of request that the faults above affect; `None` for all.
     pub only: Option<Op>,
-    /// Cuts off processes from the server for a while.
+    /// Cuts off processes for a while.
     pub cuts: bool,
     /// Kills and replaces processes.
     pub kills: bool,

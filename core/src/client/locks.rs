@@ -44,9 +44,8 @@ impl Locks {
         self.mutex(name)
     }
 
-    /// Returns a request for permits of a semaphore of size `of`.
-    ///
-    /// Requests for one name may give different sizes: see [`Mode::Permits`].
+    /// Returns a request for permits of a semaphore of size `of`, which may differ between
+    /// requests: see [`Mode::Permits`].
     pub fn semaphore(&self, name: impl AsRef<str>, of: u32) -> Request<Permit> {
         Request::new(self.shared(), name.as_ref(), Mode::Permits { count: 1, of })
     }

@@ -31,10 +31,8 @@ impl MultiGuard {
         self.guards
     }
 
-    /// Returns the first of the [`fences`](Self::fences) of `name`.
-    ///
-    /// Fences of two backends can't be compared, so a resource must store the highest fence per
-    /// backend.
+    /// Returns the first of the [`fences`](Self::fences) of `name`. Fences of two backends can't be
+    /// compared, so a resource must store the highest fence per backend.
     pub fn fence(&self, name: &str) -> Option<Fence> {
         self.fences(name).next()
     }

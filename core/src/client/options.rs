@@ -23,8 +23,8 @@ fn check_keep_warm(time: Duration, profile: &Profile) -> Result<()> {
     Ok(())
 }
 
-/// Default options of the requests for names with a prefix. An option that isn't set has the
-/// client's default, not that of a shorter prefix.
+/// Default options of the requests for names with a prefix. An unset option has the client's
+/// default, not a shorter prefix's.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PrefixOptions {

@@ -31,7 +31,8 @@ pub(crate) fn run(args: &[String]) -> Result<ExitCode, String> {
 
 fn build(what: &[&str], folder: &Path, target: &Path) -> Result<(), String> {
     let mut command = process::cargo(&["build", "--release"]);
-    command.args(what).current_dir(folder).env("CARGO_TARGET_DIR", target);
+    process::without_lints(&mut command).args(what).current_dir(folder);
+    command.env("CARGO_TARGET_DIR", target);
     process::succeeds(command)
 }
 

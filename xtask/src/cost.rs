@@ -6,7 +6,7 @@ use fs_err as fs;
 
 use crate::cost_baseline::{self, Costs, Path as Counted};
 use crate::options::Options;
-use crate::process::{cargo_in_background, output, quietly};
+use crate::process::{cargo_in_background, output, quietly, without_lints};
 use crate::report::Report;
 use crate::{folders, text};
 
@@ -65,7 +65,7 @@ fn build(host: &str) -> Result<PathBuf, String> {
     let folder = folders::target();
     let mut command = cargo_in_background(&["build", "--package", CRATE, "--profile", PROFILE]);
     // With `--target`, the flags below don't apply to build scripts.
-    command.args(["--target", host, "--target-dir"]).arg(&folder);
+    without_lints(&mut command).args(["--target", host, "--target-dir"]).arg(&folder);
     // By default, rustix reads the clock through the vDSO, which valgrind lacks.
     command.env("CARGO_ENCODED_RUSTFLAGS", "--cfg\u{1f}rustix_use_libc");
     quietly("cost-build", command).map_err(|_| format!("{CRATE} doesn't build"))?;

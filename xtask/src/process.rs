@@ -16,6 +16,10 @@ pub(crate) const WITH_BUILDING: Duration = Duration::from_secs(30 * 60);
 /// program's first build.
 pub(crate) const RUNNING: Duration = Duration::from_secs(15 * 60);
 
+/// Names the compiler of the workspace's crates. Clippy's compiles and lints at once, so the step
+/// `clippy` doesn't check all crates a second time.
+const WRAPPER: &str = "RUSTC_WORKSPACE_WRAPPER";
+
 pub(crate) fn cargo(args: &[&str]) -> Command {
     cargo_by(Command::new(program()), args)
 }
@@ -27,12 +31,17 @@ pub(crate) fn cargo_in_background(args: &[&str]) -> Command {
     cargo_by(command, args)
 }
 
+/// Removes clippy, whose compiler doesn't optimise MIR.
+pub(crate) fn without_lints(command: &mut Command) -> &mut Command {
+    command.env_remove(WRAPPER)
+}
+
 fn program() -> OsString {
     std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
 
 fn cargo_by(mut command: Command, args: &[&str]) -> Command {
-    command.args(args).current_dir(folders::root());
+    command.args(args).current_dir(folders::root()).env(WRAPPER, "clippy-driver");
     without_our_own(&mut command);
     if colours() {
         command.env("CARGO_TERM_COLOR", "always");

@@ -151,9 +151,10 @@ pub(crate) fn python(place: &Place, name: &str) -> Result<Vec<String>, String> {
 pub(crate) fn rust(place: &Place, name: &str) -> Result<Vec<String>, String> {
     let (manifest, target) = (shown(&place.source("Cargo.toml")), shown(&place.target));
     let build = ["build", "--release", "--locked", "--manifest-path", &manifest];
-    place.finish(process::cargo(
-        &[&build[..], &["--target-dir", &target, "--bin", name]].concat(),
-    ))?;
+    let args = [&build[..], &["--target-dir", &target, "--bin", name]].concat();
+    let mut command = process::cargo(&args);
+    process::without_lints(&mut command);
+    place.finish(command)?;
     Ok(vec![shown(&place.target(&format!("release/{name}")))])
 }
 

@@ -15,7 +15,7 @@ pub(crate) enum Outcome {
     Granted(Granted),
     Again(Granted),
     Busy(Busy),
-    /// The claim was queued at this server time in µs.
+    /// Queued at this server time in µs.
     Queued(Busy, u64),
 }
 
@@ -60,7 +60,6 @@ fn granted(reply: &Reply) -> Result<Granted> {
     Ok(granted)
 }
 
-/// The number of waiters before a queued claim, and the server's time of queueing in µs.
 type Place = (u64, u64);
 
 fn place(reply: &Reply, at: usize) -> Option<Place> {
@@ -88,7 +87,7 @@ fn busy(holder: Holder, place: Option<Place>) -> Outcome {
     }
 }
 
-/// Sets the next poll of a queued claim: at the end of the hold or offer, plus a step per earlier
+/// Sets the next poll of a queued claim: when the hold or offer ends, plus a step per earlier
 /// waiter, but more often while another library holds the lock.
 fn queued(mut busy: Busy, before: u64) -> Busy {
     const FOREIGN_POLLS: u32 = 5;

@@ -57,7 +57,7 @@ pub(crate) fn released(answer: Value) -> Result<ReleaseOutcome> {
     }
 }
 
-/// The state of a lock, or a description of other data in the lock's key.
+/// The state of a lock, or a description of other data in its key.
 pub(crate) type Found = std::result::Result<Inspection, String>;
 
 pub(crate) fn found(name: &LockName, answer: Value) -> Result<Found> {
@@ -86,7 +86,7 @@ pub(crate) fn all_found(names: &[LockName], answer: Value) -> Result<Vec<Found>>
     }
 }
 
-/// Returns a counter's highest fence. Its value may end with a mark (`exclusive.lua`).
+/// The counter may end with a mark (`exclusive.lua`).
 fn last_fence(counter: &str) -> Option<u64> {
     counter.split(' ').next()?.parse().ok()
 }
@@ -139,8 +139,7 @@ pub(crate) fn exclusive_holder(
     holder
 }
 
-/// Parses a reader or a holder of permits from field `at` on: ms left, token, identity, fence,
-/// break (operator and reason), mode.
+/// Parses a shared holder from field `at` on: ms left, token, identity, fence, break, mode.
 pub(crate) fn shared_holder(reply: &Reply, at: usize) -> Holder {
     let mut holder = holder(reply.text(at), reply.text(at + 1));
     holder.identity = reply.text(at + 2).and_then(identity);
@@ -182,8 +181,8 @@ pub(crate) fn identity_text(identity: &Identity) -> String {
     }
 }
 
-/// Separates an identity from the client's id (`offers.rs`), if the client may keep the lock warm.
-/// The scripts send recalls to this client.
+/// Separates an identity from the id (`offers.rs`) of a client that may keep the lock warm, to
+/// which the scripts send recalls.
 pub(crate) const RECALL: char = '\u{1e}';
 
 /// Parses `[label@]host:pid` from the end, because a label may contain `@` and `:`.

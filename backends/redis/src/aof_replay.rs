@@ -15,7 +15,6 @@ use crate::errors::Effect;
 pub(crate) enum Replay {
     Restored,
     Dropped,
-    /// The user may not run `ACL DRYRUN`, or the server lacks this command.
     Unknown,
 }
 

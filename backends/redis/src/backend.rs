@@ -17,8 +17,8 @@ use crate::{OFFER, PATIENCE, Redis, answer, doctor, list, offers, replicas, scri
 
 const TOMBSTONE: Duration = Duration::from_secs(60 * 60);
 
-/// Longer holds use the full script, which always extends the fence counter's expiry: without it,
-/// listings miss the lock.
+/// Longer holds need the full script, which always extends the fence counter's expiry, by which
+/// listings find the lock.
 const LONGEST_FAST_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
 const BREAK_TRIES: usize = 10;
@@ -40,8 +40,7 @@ impl DistributedLock for Redis {
 
     async fn swap(&self, from: Token, to: &Claim) -> Result<AcquireOutcome> {
         let attempt = self.take_over(from, to).await;
-        // If too few replicas acknowledge the grant, `counted` releases it, so the transferred hold
-        // is lost.
+        // If too few replicas acknowledge the grant, `counted` releases the transferred hold.
         self.counted(to, attempt, ErrorKind::Lost(Reason::Gone)).await
     }
 
@@ -52,7 +51,7 @@ impl DistributedLock for Redis {
     async fn release(&self, claim: &Claim, release_mode: ReleaseMode) -> Result<ReleaseOutcome> {
         let ended = self.end(claim, release_mode).await;
         if ended.is_ok() {
-            // After its release, a token isn't claimed again, so `given_up` can forget it.
+            // The token isn't claimed again.
             lock(&self.given_up).remove(&claim.token);
         }
         ended.map_err(|error| self.named(error).with_name(&claim.name))
@@ -98,7 +97,6 @@ impl Redis {
         {
             return Ok(outcome);
         }
-        // Boxed, to keep the fast path's future small.
         Box::pin(self.full_attempt(claim, wait)).await
     }
 
@@ -143,7 +141,7 @@ impl Redis {
             Outcome::Busy(busy) => Ok(AcquireOutcome::Busy(busy)),
             Outcome::Queued(mut busy, micros) => {
                 // Only a new request can confirm an offer if replicas must acknowledge the grant,
-                // or if a server with another clock may make the offer.
+                // or if another clock may have timed the offer.
                 let config = self.servers.config();
                 let asks_again =
                     config.replicas.is_some() || !matches!(config.topology, Topology::One(_));
@@ -191,7 +189,7 @@ impl Redis {
         self.servers.wakeups().tracked.forget(keys.lock(), from);
         let old = from.to_string();
         let lasts = millis_rounded_up(to.ttl.max(TOMBSTONE)).to_string();
-        // Claim only the one fence that `swap.lua` reserves.
+        // `swap.lua` reserves only one fence.
         let to = &Claim { fences: 1, ..to.clone() };
         let value = self.servers.wakeups().hold_value(to);
         let (ttl, mode) = (millis_rounded_up(to.ttl).to_string(), answer::mode_text(to.mode));
@@ -241,13 +239,13 @@ impl Redis {
     }
 
     async fn give_back(&self, claim: &Claim, cause: Error, released: ErrorKind) -> Error {
-        // If the release gets no reply, or this future is dropped, the token stays in `given_up`.
+        // A token whose release isn't confirmed stays in `given_up`.
         lock(&self.given_up).insert(claim.token);
         let Ok(ended) = self.end(claim, ReleaseMode::Plain).await else { return cause };
         lock(&self.given_up).remove(&claim.token);
         match ended {
             ReleaseOutcome::Released => replicas::given_back(&cause, released),
-            // After a failover, another server may have replied, so the grant may still exist.
+            // After a failover, the grant may still exist on another server.
             ReleaseOutcome::NotHeld => cause,
         }
     }
@@ -324,7 +322,7 @@ impl Redis {
     ) -> Result<Broken> {
         let keys = self.keys(name)?;
         for _ in 0..BREAK_TRIES {
-            // Find the token first, because the tombstone's key contains it.
+            // The tombstone's key contains the token.
             let token = match seen {
                 BreakTarget::Token(token) => Some(token),
                 BreakTarget::Any => match self.inspect(name).await?.holders.first() {

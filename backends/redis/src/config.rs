@@ -11,8 +11,8 @@ use crate::url;
 
 /// Connection settings.
 ///
-/// See [the crate's documentation](crate#connecting) for URLs, in which special characters are
-/// percent-encoded: `/` is `%2F`.
+/// [The crate's documentation](crate#connecting) describes the URLs, in which special characters
+/// are percent-encoded: `/` is `%2F`.
 ///
 /// ```no_run
 /// # async fn example() -> lockwright_core::Result<()> {
@@ -51,7 +51,7 @@ impl Config {
     }
 
     /// Creates settings with the address, database, login and TLS settings of a client for one
-    /// server. Lockwright opens its own connections, and doesn't use those of the client.
+    /// server. Lockwright opens its own connections.
     pub fn from_client(client: &redis::Client) -> Self {
         choose_provider();
         let server = url::with_settings(client.get_connection_info().clone());
@@ -104,11 +104,10 @@ impl Config {
 
     /// Requires that `count` replicas acknowledge each grant and renewal within `limit`.
     ///
-    /// If too few replicas acknowledge a grant, the client releases the lock. The acquire fails, or
-    /// the resumed ticket's hold is lost. A renewal with too few acknowledgements is indeterminate.
-    /// A failover isn't safe even so, because a replica without the grant may take over. Grants and
-    /// renewals run one after the other. Each takes a round trip to the replicas, or the whole
-    /// `limit` without enough acknowledgements.
+    /// If too few do, a grant is released: the acquire fails, or the resumed ticket's hold is lost.
+    /// A renewal with too few is indeterminate. A failover isn't safe even so, because a replica
+    /// without the grant may take over. Grants and renewals run one after the other. Each takes a
+    /// round trip to the replicas, or the whole `limit` without enough acknowledgements.
     #[must_use]
     pub fn replicas(mut self, count: u32, limit: Duration) -> Self {
         self.replicas = Some(Replicas { count, limit });
@@ -126,7 +125,6 @@ impl Config {
         self
     }
 
-    /// Returns a server's connection settings with the provider's credentials.
     pub(crate) async fn logged_in(&self, server: ConnectionInfo) -> Result<ConnectionInfo> {
         let Some(provider) = &self.credentials else { return Ok(server) };
         let Credentials { username, password } = provider.credentials().await?;

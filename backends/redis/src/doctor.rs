@@ -23,7 +23,6 @@ const NEARLY_FULL_PERCENT: u64 = 90;
 
 type Facts = HashMap<String, String>;
 
-/// The replies to `INFO` and `CONFIG GET`, or `None` if denied.
 #[derive(Debug)]
 pub(crate) struct Server {
     info: Option<Facts>,
@@ -283,7 +282,7 @@ fn clock_is_off(off: Duration) -> Option<Finding> {
 }
 
 async fn publishing(link: &Arc<Link>) -> Result<Option<Finding>> {
-    // Only tests the permission: clients ignore the text.
+    // Only tests the permission. Clients ignore the text.
     let publish = command(&["PUBLISH", &link.shared.wakeups.broken, "doctor"]);
     Ok(permitted(link.read(&publish).await)?.is_none().then_some(finding::warning(
         "publish-denied",

@@ -4,8 +4,8 @@ use lockwright_core::{Error, ErrorKind};
 use redis::{RedisError, ServerErrorKind};
 use tokio::time::Instant;
 
-/// A request's effect on data. It decides the error if no reply arrives: `Indeterminate` for a
-/// change, `Unavailable` for a read.
+/// A request's effect on data. Without a reply, a change is `Indeterminate`, and a read
+/// `Unavailable`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effect {
     Changes,
@@ -44,8 +44,7 @@ impl Effect {
     }
 }
 
-/// Returns an error of the backend `redis`. With Sentinel or a Cluster, the caller sets another
-/// backend.
+/// Returns an error of the backend `redis`. With Sentinel or a Cluster, the caller sets another.
 pub(crate) fn error(kind: ErrorKind, message: impl Into<String>) -> Error {
     Error::new(kind, message).with_backend("redis")
 }
@@ -98,7 +97,7 @@ const IN_A_CLUSTER: &str =
 
 pub(crate) fn translate(cause: RedisError, effect: Effect) -> Error {
     if let Some((kind, message)) = refusal(&cause) {
-        // Add the server's message if it quotes the missing permission.
+        // The server's message may quote the missing permission.
         let names_it = kind == ErrorKind::Denied && cause.to_string().contains('\'');
         let words = if names_it { own_words(&cause) } else { String::new() };
         return error(kind, format!("{message}{words}")).with_source(cause.to_string());
@@ -143,7 +142,7 @@ pub(crate) fn refusal(cause: &RedisError) -> Option<(ErrorKind, &'static str)> {
     })
 }
 
-/// Recognizes a refused `SELECT` by its message, because the client library drops the error code.
+/// The client library drops the error code of a refused `SELECT`.
 fn refused_database(cause: &RedisError) -> Option<(ErrorKind, &'static str)> {
     if !cause.to_string().contains("refused to switch database") {
         return None;
@@ -172,7 +171,6 @@ pub(crate) fn lacks_script(cause: &RedisError) -> bool {
     cause.kind() == redis::ErrorKind::Server(ServerErrorKind::NoScript)
 }
 
-/// Returns whether the error shows that the server is a replica.
 pub(crate) fn needs_reconnect(cause: &RedisError) -> bool {
     let says_so = |word: &str| matches!(word, "READONLY" | "MASTERDOWN");
     match cause.code() {

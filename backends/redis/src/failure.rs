@@ -13,7 +13,6 @@ pub(crate) fn silence(server: &str, limit: Duration) -> Error {
     ))
 }
 
-/// Copies an error for another caller, without its source.
 pub(crate) fn copied(failure: &Error) -> Error {
     Error::new(failure.kind(), failure.message())
 }

@@ -1,7 +1,7 @@
 //! The fast path: scripts with two keys (lock and fence counter) acquire and release an exclusive
 //! lock without waiters.
 //!
-//! Requests that wait, and all requests with `replicas`, use the full scripts. If the counter has a
+//! Requests that wait, and all requests with `replicas`, use the full scripts. For a counter with a
 //! mark (`exclusive.lua`), the fast script returns -1, and the client runs the full one.
 //!
 //! # Fences
@@ -10,7 +10,7 @@
 //! restart that lost writes, the result could repeat a fence. So each request carries a lower
 //! bound, the later of two server times: when the connection was opened, and one second ago. The
 //! script sets a counter below the bound to the server's time. With Sentinel and in a Cluster,
-//! where two masters may grant concurrently, each request sets the counter to the server's time.
+//! where two masters may grant concurrently, each request sets the counter to that time.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -40,7 +40,6 @@ pub(crate) struct CounterBound {
 }
 
 impl CounterBound {
-    /// Without a `time`, each request sets the counter to the server's time.
     pub(crate) fn new(time: Option<Duration>) -> Self {
         let clock = Clock::boot();
         let now = clock.now();
@@ -69,8 +68,8 @@ impl FastPath {
         self.contended.was_noted_after(name, self.clock.now() - CONTENTION_PERIOD)
     }
 
-    /// Returns the lock's value during the hold (`value.lua`). Caches the last identity's text,
-    /// because most claims share it.
+    /// Returns the lock's value during the hold (`value.lua`). Most claims share the identity,
+    /// whose last text is cached.
     pub(crate) fn hold_value(&self, claim: &Claim, client: &str) -> String {
         let mut last = lock(&self.identity);
         drop(last.take_if(|(known, _)| !Arc::ptr_eq(known, &claim.identity)));

@@ -19,8 +19,8 @@
 //! # }
 //! ```
 //!
-//! All writers of the data must use the same key for the fence. In a Cluster, that key must be in
-//! the slot of the other keys (`{order:42}:fence`). The fence may come from any backend.
+//! All writers of the data must use the same key for the fence, in a Cluster in the slot of the
+//! other keys (`{order:42}:fence`). The fence may come from any backend.
 
 use lockwright_core::fencing::Fenced;
 use lockwright_core::{Error, ErrorKind, Fence, Result};
@@ -29,7 +29,7 @@ use redis::{FromRedisValue, RedisError, Script, ToRedisArgs};
 
 use crate::errors::{Effect, error, translate};
 
-/// A user's script with a fence check. Reuse the value, to send the text only once.
+/// A user's script with a fence check. Reuse it, to send the text only once.
 #[derive(Debug, Clone)]
 pub struct FencedScript(Script);
 
@@ -49,8 +49,8 @@ impl FencedScript {
 
     /// Runs the script if no later holder has written, and records the fence under `key`.
     ///
-    /// The same holder may repeat the call. Concurrent readers have the same fence, so each may
-    /// call. If the script fails midway, the fence is recorded, and earlier effects remain.
+    /// The same holder, and concurrent readers, whose fence is the same, may repeat the call. If
+    /// the script fails midway, the fence is recorded, and earlier effects remain.
     ///
     /// # Errors
     /// - [`Lost`](ErrorKind::Lost) with [`Superseded`](lockwright_core::Reason::Superseded): a

@@ -31,11 +31,9 @@ const RESERVED: &str = "lockwright:{";
 
 pub(crate) const SLOTS: usize = 16_384;
 
-/// A lock's key and its companions, in one allocation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Keys {
     text: String,
-    /// The end of each key in `text`.
     ends: [usize; 1 + COMPANIONS.len()],
 }
 
@@ -173,7 +171,6 @@ fn slot(hashed: &[u8]) -> u16 {
     hashed.iter().fold(0, |crc, byte| hash_on(crc, *byte)) % SLOTS as u16
 }
 
-/// Adds a byte to a CRC-16/XMODEM.
 fn hash_on(crc: u16, byte: u8) -> u16 {
     (0..8).fold(crc ^ u16::from(byte) << 8, |crc, _| {
         crc << 1 ^ if crc & 0x8000 == 0 { 0 } else { 0x1021 }

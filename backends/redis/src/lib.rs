@@ -11,10 +11,8 @@
 //! ```
 //!
 //! A lock is a string key that expires: the lock's name after an optional prefix. Its value
-//! contains the token and identity of an exclusive holder. Clients that use `SET NX PX` on
-//! this key (redis-py, redsync, redlock-js) are excluded too.
-//!
-//! Requires Redis 6.0.6 or Valkey.
+//! contains the token and identity of an exclusive holder. Clients that use `SET NX PX` on this key
+//! (redis-py, redsync, redlock-js) are excluded too. Requires Redis 6.0.6 or Valkey.
 //!
 //! # Connecting
 //!
@@ -25,9 +23,9 @@
 //! - `redis+cluster://[user][:password]@host[:port],host[:port],…`: a Cluster, through any of these
 //!   nodes
 //!
-//! `rediss:`, `rediss+sentinel:` and `rediss+cluster:` use TLS, with the feature `tls`. The client
-//! always checks the server's certificate and host name. Each scheme may begin with `valkey`
-//! instead of `redis`.
+//! `rediss:`, `rediss+sentinel:` and `rediss+cluster:` use TLS, with the feature `tls`, and always
+//! check the server's certificate and host name. Each scheme may begin with `valkey` instead of
+//! `redis`.
 //!
 //! Parameters:
 //!
@@ -45,15 +43,15 @@
 //!   `appendfsync always`, checked when connecting. A *default* user that is off needs
 //!   `user default off ~* &* +@all`, because Redis loads its log with that user's permissions. Put
 //!   all this into the configuration file: a restart loses settings made only by `CONFIG SET`, and
-//!   with them the locks. No client can detect this.
+//!   with them the locks, which no client can detect.
 //! - Fences grow, unless the data are lost **and** the server's clock steps back. After a failover,
 //!   they grow unless the new master's clock is behind the old one's by more than the failover
 //!   took. While clients are connected, don't replace a server's data with a copy from the last
 //!   second (`SWAPDB`, `REPLICAOF`): fences may repeat.
 //! - Waiters are served in order of arrival. A failover, or a slot's move to a server whose clock
 //!   is far ahead, may lose the queue. The waiters then queue again.
-//! - A failover may lose the last grants, even with `replicas=1`, and two clients may hold one
-//!   lock. Only the fence distinguishes them.
+//! - A failover may lose the last grants, even with `replicas=1`. Two clients may then hold one
+//!   lock, and only the fence distinguishes them.
 //!
 //! # Sentinel
 //!
@@ -137,7 +135,7 @@ pub use redis;
 use servers::Servers;
 use topology::Topology;
 
-/// A queued waiter's poll interval: long, because the server sends offers.
+/// A queued waiter's poll interval, long because the server sends offers.
 const SLOW_POLL: Duration = Duration::from_secs(10);
 
 /// How long a waiter stays queued without sending a request.
@@ -146,8 +144,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The longest lifetime of an offer, as in `waiters.lua`.
 const OFFER: Duration = Duration::from_secs(2);
 
-/// The poll interval while another library, which sends no wake-up, holds the lock. Not used with
-/// client tracking.
+/// The poll interval while another library, which sends no wake-up, holds the lock, without client
+/// tracking.
 const FOREIGN_POLL: Duration = Duration::from_millis(100);
 
 /// Locks on one Redis server, on the master that Sentinels name, or in a Cluster.
@@ -213,8 +211,7 @@ async fn connect(config: Config) -> Result<Redis> {
     if !for_diagnosis {
         server.can_lock()?;
     }
-    // With Sentinel, a restarted master may become a replica of a server that lacks its last
-    // writes.
+    // With Sentinel, a restarted master may become a replica of a server without its last writes.
     let keeps = matches!(topology, Topology::One(_)) && server.keeps_every_write();
     Ok(Redis::new(servers, profile_of(topology.backend(), keeps)))
 }

@@ -1,5 +1,5 @@
-//! Listing of held names. An index would cost another write per grant, so each page scans all keys
-//! with `SCAN`.
+//! Listing of held names. Each page scans all keys with `SCAN`, because an index would cost another
+//! write per grant.
 //!
 //! `SCAN` returns every key that exists throughout the scan. In a Cluster, it misses a key that
 //! moves from an unscanned master to a scanned one. So if a slot moved or is moving, all masters
@@ -19,7 +19,7 @@ use crate::servers::Servers;
 
 /// Many, because each page scans all keys.
 const PAGE: usize = 5_000;
-/// Keys per `SCAN`: not more, because no other command runs during it.
+/// Not more, because no other command runs during a `SCAN`.
 const SCANNED_AT_ONCE: &str = "1000";
 const WALKS: usize = 2;
 const INSPECTED_AT_ONCE: usize = 500;
@@ -103,8 +103,7 @@ impl Search<'_> {
     }
 }
 
-/// Returns the names with a lock. Of the others, only the fence counter is left, or another library
-/// has a key of another type.
+/// Returns the names with a lock. Others have only a fence counter, or a key of another type.
 async fn existing(
     link: &Arc<Link>,
     locks: &[(&str, LockName)],
@@ -117,7 +116,7 @@ async fn existing(
     let answers = link.read_each(&read, locks.len().div_ceil(keys_per_command)).await?;
     let mut names = Vec::new();
     for (some, answer) in locks.chunks(keys_per_command).zip(answers) {
-        // An error means that the key's slot is moving, so keep the name.
+        // An error means that the key's slot is moving, so the name is kept.
         let is_missing =
             |at| matches!(&answer, Value::Array(values) if values.get(at) == Some(&Value::Nil));
         let kept = some.iter().enumerate().filter(|(at, _)| !is_missing(*at));

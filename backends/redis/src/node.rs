@@ -6,10 +6,9 @@
 //! largest TTL of all clients. So each node stores an [`Incarnation`]: a random identity that is
 //! lost with the data.
 //!
-//! Requests for votes and renewals carry the incarnation that the client read. If the node has
-//! another, it replies [`Vote::WrongIncarnation`]; comparison and vote are one atomic step. After
-//! each reconnect, the client must read the incarnation again, because the server may have
-//! restarted.
+//! Requests for votes and renewals carry the incarnation that the client read. The node compares it
+//! in the same atomic step, and replies [`Vote::WrongIncarnation`] if it has another. The client
+//! must read the incarnation again after each reconnect, because the server may have restarted.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -68,8 +67,7 @@ pub enum Vote {
 /// A vote for a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Yes {
-    /// The fence of the hold; of a new hold, `max(counter + 1, candidate)`, with the `candidate` of
-    /// [`Node::attempt`].
+    /// The fence of the hold; of a new hold, `max(counter + 1, candidate)`: see [`Node::attempt`].
     pub fence: Fence,
     /// Set if the token already held the lock.
     pub repeated: bool,
@@ -229,8 +227,7 @@ impl RedisNode {
                  permit it: ACL SETUSER … +info",
             ));
         };
-        // A master that was a replica may lack data. Only its replication id shows this: its run id
-        // doesn't change.
+        // A master that was a replica may lack data, which only its replication id shows.
         let run_and_history = format!("{run}+{}", server.says("master_replid").unwrap_or_default());
         // A promoted replica has its former master's replication id here.
         let was_replica =
@@ -416,7 +413,7 @@ fn is_other_incarnation(answer: &Value) -> bool {
     matches!(&words[..], [Value::BulkString(word)] if word == b"other-incarnation")
 }
 
-/// Returns only host and port: a server's databases share one vote.
+/// A server's databases share one vote.
 fn short(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
     if scheme.contains("unix") {

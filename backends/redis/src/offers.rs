@@ -2,15 +2,15 @@
 //!
 //! The script that frees a lock makes the first waiter its holder for two seconds at most, and
 //! publishes this offer on the waiter's channel. The waiter's client confirms the offer by a
-//! renewal. An unconfirmed offer lapses. Offers are short, because a suspended client, which the
-//! server can't recognize, blocks the lock until its offer lapses.
+//! renewal. Otherwise, it lapses. Offers are short, because the server can't recognize a suspended
+//! client, which blocks the lock until its offer lapses.
 //!
 //! # Start of the hold
 //!
 //! The server reports when it queued the claim and when it made the offer. The hold starts at the
-//! claim's sending time plus the time between queueing and offer (less 1 % for clock drift), but at
-//! the latest when the offer arrives. With Sentinel and in a Cluster, the times may be of different
-//! clocks, so the client sends the claim again.
+//! claim's sending time plus the time between these (less 1 % for clock drift), but at the latest
+//! when the offer arrives. With Sentinel and in a Cluster, the times may be of different clocks, so
+//! the client sends the claim again.
 //!
 //! # Expiry
 //!
@@ -34,7 +34,7 @@ use crate::keys::Keys;
 use crate::scripts;
 use crate::servers::Servers;
 
-/// The pause between an offer's end and the next offer, because timers are coarse.
+/// The pause after an offer's end, because timers are coarse.
 const GRACE: Duration = Duration::from_millis(20);
 
 /// Delays the next waiters' retries, so the client whose release made the offer acts first.
@@ -53,16 +53,13 @@ pub(crate) struct Offers {
 struct Waiting {
     /// When the client sent the claim, and when the server queued it (server time in µs).
     queued: Option<(BootInstant, u64)>,
-    /// Set if only a new request can confirm an offer.
     ask_again: bool,
-    /// The last offer's server time, to ignore duplicates: in a Cluster, every connection delivers
-    /// each offer.
+    /// The last offer's server time, because in a Cluster, every connection delivers each offer.
     offered_at: Option<u64>,
     name: Option<LockName>,
     asks_at: Option<Instant>,
 }
 
-/// Parses `recall TOKEN`.
 pub(crate) fn recalled(text: &str) -> Option<Event> {
     Some(Event::Recall(text.strip_prefix("recall ")?.parse().ok()?))
 }
@@ -95,7 +92,7 @@ impl Offers {
     }
 
     pub(crate) fn waits(&self, claim: &Claim, sent: BootInstant, micros: u64, ask_again: bool) {
-        // A fixed hold begins with its full TTL, which only a new request grants.
+        // Only a new request grants a fixed hold its full TTL.
         let ask_again = ask_again || claim.renewal_mode == RenewalMode::Off;
         let mut waiting = lock(&self.waiting);
         let known = waiting.entry(claim.token).or_default();
@@ -111,7 +108,7 @@ impl Offers {
         }
     }
 
-    /// Parses an offer: token, first fence, fences, server time in µs, lifetime in ms.
+    /// Parses token, first fence, fences, server time in µs, lifetime in ms.
     pub(crate) fn receive(&self, text: &str) -> Option<Event> {
         let received = self.clock.now();
         let mut words = text.split(' ');
@@ -121,7 +118,7 @@ impl Offers {
         granted.fences = u32::try_from(number()?).ok()?;
         let (micros, life) = (number()?, Duration::from_millis(number()?));
         let mut waiting = lock(&self.waiting);
-        // A withdrawn claim isn't found. Its release ends the offer.
+        // A withdrawn claim, whose release ends the offer, isn't found.
         let known = waiting.get_mut(&token).filter(|known| known.offered_at != Some(micros))?;
         known.offered_at = Some(micros);
         (granted.start, granted.valid) = match known.queued {
@@ -138,7 +135,7 @@ impl Offers {
     }
 
     /// Parses `behind TOKEN MS`: a waiter behind an offer, and the offer's lifetime. Returns when
-    /// to wake the waiter, or `None` if that is already planned.
+    /// to wake the waiter, unless that is already planned.
     pub(crate) fn receive_behind(&self, text: &str) -> Option<(Token, Instant)> {
         let (token, life) = text.strip_prefix("behind ")?.split_once(' ')?;
         let (token, life) = (token.parse().ok()?, Duration::from_millis(life.parse().ok()?));
@@ -148,8 +145,7 @@ impl Offers {
         known.asks_at.replace(at).is_none().then_some((token, at))
     }
 
-    /// Returns the lock to request now. If a further offer delays the request, returns the
-    /// request's new time as `Err`.
+    /// Returns the lock to request now, or the new time if a further offer delays the request.
     pub(crate) fn asks_now(&self, token: Token) -> Option<Result<LockName, Instant>> {
         let mut waiting = lock(&self.waiting);
         let known = waiting.get_mut(&token)?;
@@ -200,7 +196,7 @@ async fn expire_offers(servers: Weak<Servers>, name: LockName, mut until: Instan
     }
 }
 
-/// Requests the next offer. Returns the offer's lifetime, or `None` if waiters must poll.
+/// Requests the next offer. Returns its lifetime, or `None` if waiters must poll.
 async fn grant_next(servers: &Servers, name: &LockName) -> Option<Duration> {
     let keys = Keys::new(&servers.config().key_prefix, name).ok()?;
     let arguments =

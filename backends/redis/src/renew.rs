@@ -14,7 +14,7 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 pub(crate) struct Batch {
     holds: Vec<BatchEntry>,
-    /// The first hold's TTL in ms, for all entries that contain no TTL.
+    /// The first hold's TTL in ms, for all entries without a TTL.
     ttl: String,
     pub(crate) effect: Effect,
 }
@@ -29,13 +29,13 @@ struct BatchEntry {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Exclusive,
-    /// Exclusive, and extends the expiry of the fence counter, by which a listing finds the lock.
+    /// Also extends the expiry of the fence counter, by which a listing finds the lock.
     ExclusiveWithFence,
     Shared,
 }
 
-/// Returns whether a renewal at `now` (since 1970) extends the fence counter's expiry. Each day,
-/// this is true for one TTL, with at least one renewal. The token determines the time of day.
+/// Returns whether a renewal at `now` (since 1970) extends the fence counter's expiry: each day for
+/// one TTL, with at least one renewal, at a time that the token determines.
 fn extends_fence(claim: &Claim, now: Duration) -> bool {
     let phase = DAY / 256 * u32::from(claim.token.as_bytes()[0]);
     (now + phase).as_secs() % DAY.as_secs() <= claim.ttl.as_secs()
@@ -62,7 +62,7 @@ impl Batch {
                 Kind::ExclusiveWithFence => format!("lw1:{token}:{ttl}:f"),
                 Kind::Shared => format!("lw1:{token}:{ttl}:s"),
             };
-            // Only the keys in use, because allocations take most of a renewal's time.
+            // Allocations take most of a renewal's time.
             let keys = match kind {
                 Kind::Exclusive => Keys::lock_alone(prefix, &claim.name),
                 Kind::ExclusiveWithFence => Keys::fast(prefix, &claim.name),
@@ -96,7 +96,7 @@ impl Batch {
     }
 
     /// Returns one request per hold for a moving slot. A script's keys must be on one node, so an
-    /// exclusive hold's request has only the lock's.
+    /// exclusive hold's request has only the lock's key.
     pub(crate) fn single_requests(&self) -> impl Iterator<Item = (Vec<&str>, [String; 3])> {
         self.holds.iter().map(|BatchEntry { keys, kind, argument, .. }| {
             let (keys, argument) = match kind {
@@ -111,7 +111,6 @@ impl Batch {
         })
     }
 
-    /// Sets [`Reason::Broken`] for lost holds whose tombstone records a break.
     pub(crate) async fn find_reasons(&self, servers: &Servers, renewals: &mut [Renewal]) {
         let is_gone = |renewal: &Renewal| *renewal == Renewal::not_held(Reason::Gone);
         let lost = self.holds.iter().zip(renewals).filter(|(_, renewal)| is_gone(renewal));
@@ -144,7 +143,6 @@ pub(crate) fn renewals(answer: Value, count: usize) -> Result<Vec<Renewal>> {
     (0..count)
         .map(|at| match reply.word(if is_same_for_all { 0 } else { at })? {
             "renewed" => Ok(Renewal::RENEWED),
-            // Too few replicas acknowledged the renewal.
             "unsure" => Ok(Renewal::INDETERMINATE),
             "broken" => Ok(Renewal::not_held(Reason::Broken)),
             "gone" => Ok(Renewal::not_held(Reason::Gone)),

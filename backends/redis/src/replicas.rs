@@ -1,8 +1,8 @@
 //! Waiting for replicas: a grant or renewal counts once enough replicas have acknowledged it.
 //!
 //! `WAIT` blocks a connection, so these requests have their own. If too few replicas acknowledge a
-//! grant, the client releases it. Until the server confirms this release, the client rejects new
-//! claims with the same token, because the release could end a new grant.
+//! grant, the client releases it. Until the server confirms this, the client rejects new claims
+//! with the same token, because the release could end a new grant.
 
 use std::fmt;
 use std::sync::Arc;
@@ -30,7 +30,6 @@ impl Replicas {
     }
 }
 
-/// An error's source: too few replicas acknowledged the script's writes.
 #[derive(Debug)]
 struct TooFew(String);
 

@@ -1,5 +1,5 @@
-//! The Lua scripts, each joined from files. The server runs no other command during a script, but
-//! keeps a failed script's writes. A request with a token is idempotent.
+//! The Lua scripts, each joined from files. The server runs nothing else during a script, but keeps
+//! a failed script's writes. A request with a token is idempotent.
 
 use std::sync::LazyLock;
 use std::time::Duration;

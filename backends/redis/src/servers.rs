@@ -78,7 +78,7 @@ impl Servers {
     }
 
     /// Sends a command to the node of `key`. Returns nil if the slot is moving and no node can run
-    /// the command.
+    /// it.
     pub(crate) async fn command(&self, key: &str, command: &Cmd, effect: Effect) -> Result<Value> {
         let answer = self.try_run(Call::command(key, command, effect)).await?;
         Ok(answer.unwrap_or(Value::Nil))
@@ -123,7 +123,7 @@ impl Servers {
         }
     }
 
-    /// Inspects locks by one request. In a Cluster, the locks must share a slot.
+    /// As [`renew_together`](Self::renew_together).
     pub(crate) async fn inspect_together(&self, names: &[LockName]) -> Result<Vec<Found>> {
         let prefix = &self.config().key_prefix;
         let keys: Vec<Keys> =

@@ -1,5 +1,5 @@
-//! Notification of other clients' changes, through RESP3 client tracking. The client tracks the
-//! holds that it renews, and other libraries' locks for which it waits.
+//! Notification of other clients' changes, through RESP3 client tracking of the holds that the
+//! client renews, and of other libraries' locks for which it waits.
 //!
 //! Measured on Redis 7.0.15:
 //!
@@ -8,9 +8,8 @@
 //!   plain read follows each renewal.
 //! - A report ends its key's tracking. The cause may be just a new TTL, or a full tracking table,
 //!   so the client reads the key again.
-//! - `FLUSHALL` is reported without keys, so the client reads all keys.
-//!
-//! Tracking ends with the connection. After a reconnect, the client reads the keys of all holds.
+//! - `FLUSHALL` is reported without keys, so the client reads all keys, as after a reconnect,
+//!   because tracking ends with the connection.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -64,7 +63,7 @@ impl Tracked {
         let mut keys = Vec::new();
         let mut known = lock(&self.holds);
         for (Renew { claim, .. }, renewal) in holds.iter().zip(renewals) {
-            // A shared lock isn't tracked, because each holder's change would be reported.
+            // Each holder's change of a shared lock would be reported.
             if claim.mode != Mode::Exclusive {
                 continue;
             }
@@ -141,8 +140,8 @@ async fn watch(servers: Weak<Servers>, mut checks: UnboundedReceiver<Option<Vec<
     }
 }
 
-/// Reads keys, and sends `AtRisk` for holds that are gone. Keys without a reply (moving slot, dead
-/// node) are retried a few times, then left to the next renewal.
+/// Reads keys, and sends `AtRisk` for holds that are gone. Retries keys without a reply (moving
+/// slot, dead node) a few times, then leaves them to the next renewal.
 async fn look_at(servers: Weak<Servers>, mut keys: Vec<String>) {
     const TRIES: u32 = 8;
     const LONGEST_PAUSE: Duration = Duration::from_secs(1);
@@ -167,7 +166,6 @@ async fn look_at(servers: Weak<Servers>, mut keys: Vec<String>) {
     }
 }
 
-/// Reads and tracks keys. Returns whether the server replied with all values.
 async fn look_at_some(servers: &Servers, keys: &[String]) -> bool {
     let Some(first) = keys.first() else { return true };
     let mut values = redis::cmd("MGET");

@@ -20,12 +20,11 @@ const COMMON: [&str; 3] = ["prefix", "replicas", "replica_timeout"];
 const TLS: [&str; 3] = ["ca", "cert", "key"];
 const SENTINEL: [&str; 2] = ["sentinel_user", "sentinel_password"];
 
-/// Returns every URL parameter except a socket's `user` and `pass`, which are masked.
+/// Returns every parameter except a socket's `user` and `pass`, which are masked.
 pub(crate) fn parameters() -> Vec<&'static str> {
     [&COMMON[..], &TLS, &SENTINEL, &["db"]].concat()
 }
 
-/// A URL's topology, key prefix and replicas.
 pub(crate) type Contents = (Topology, String, Option<Replicas>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +51,6 @@ impl Kind {
     }
 }
 
-/// `shown` is the URL without secrets, for errors.
 pub(crate) fn read(url: &str, shown: &str) -> Result<Contents, Error> {
     let (scheme, rest) = url.trim().split_once(':').unwrap_or_default();
     let scheme = scheme.to_ascii_lowercase().replacen("valkey", "redis", 1);
@@ -86,7 +84,6 @@ type Read = Result<(Topology, Parameters), String>;
 
 fn socket(url: &str) -> Read {
     let parsed = redis::parse_redis_url(url).ok_or("there is no Redis URL")?;
-    // The client library itself reads `db`, `user` and `pass`.
     let known = [&COMMON[..], &["db", "user", "pass"]].concat();
     let parameters = Parameters::parse(parsed.query().unwrap_or_default(), &known)?;
     Ok((Topology::One(server(parsed)?), parameters))
@@ -152,7 +149,6 @@ fn servers(kind: Kind, secured: bool, parts: &Parts<'_>) -> Read {
 
 /// The parts of a URL, still percent-encoded.
 struct Parts<'u> {
-    /// `user:password@`, or empty.
     login: &'u str,
     hosts: &'u str,
     path: &'u str,
@@ -166,7 +162,7 @@ impl<'u> Parts<'u> {
         let (authority, after) = rest.split_at(end);
         let (after, fragment) = after.split_once('#').unwrap_or((after, ""));
         let (path, query) = after.split_once('?').unwrap_or((after, ""));
-        // An @ after the host belongs to a password with an unescaped /, ? or #, or to a known
+        // An @ after the host is in a password with an unescaped /, ? or #, or in a known
         // parameter's value.
         let is_astray = |parameter: &str| match parameter.split_once('=') {
             Some((name, _)) => name.contains('@') || !parameters().contains(&name),

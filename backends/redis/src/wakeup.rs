@@ -7,7 +7,7 @@
 //! - *offered*, one channel per client: offers (see `offers.rs`), and recalls of holds that it may
 //!   keep warm.
 //!
-//! A disconnected client misses messages. So each new connection wakes all waiters, and waiters
+//! A disconnected client misses messages, so each new connection wakes all waiters, and waiters
 //! poll.
 
 use std::sync::{Arc, OnceLock, Weak};
@@ -41,7 +41,7 @@ pub(crate) struct Wakeups {
 
 impl Wakeups {
     pub(crate) fn new(config: &Config) -> Self {
-        // Channel names contain the database, because databases share channels.
+        // Databases share channels.
         let scope = format!("{}:{}", config.topology.database(), config.key_prefix);
         Self {
             key_prefix: config.key_prefix.clone(),
@@ -56,8 +56,7 @@ impl Wakeups {
     }
 
     /// Sets a Cluster's slot map. Each node's connection delivers each message, but only the slot's
-    /// counts. If an old map drops a message, the new connection to the right node wakes all
-    /// waiters.
+    /// counts. If an old map drops one, the new connection to the right node wakes all waiters.
     pub(crate) fn route(&self, slots: Arc<Current>) {
         let _ = self.slots.set(slots);
     }
@@ -137,8 +136,8 @@ async fn ask_later(wakeups: Weak<Wakeups>, token: Token, mut at: Instant) {
     }
 }
 
-/// Parses `now TOKEN` for an ended hold, or `run-out TOKEN` for a hold that can't be renewed, but
-/// lasts until its release or expiry. Both are losses.
+/// Parses `now TOKEN` for an ended hold, or `run-out TOKEN` for a hold that can't be renewed. Both
+/// are losses.
 pub(crate) fn broken_hold(text: &str) -> Option<Event> {
     let (how, token) = text.split_once(' ')?;
     matches!(how, "now" | "run-out").then_some(())?;

@@ -1,14 +1,13 @@
-//! Acquires a lock in one round: the client asks all nodes in parallel, and a quorum decides.
-//!
-//! A call doesn't repeat a failed round, because the hold's deadline counts from the call's start.
+//! Acquires a lock in one round: the client asks all nodes in parallel, and a quorum decides. A
+//! call doesn't repeat a failed round, because the hold's deadline counts from the call's start.
 //!
 //! # The fence
 //!
 //! A node votes with the number `max(its counter + 1, the fence that the client proposes)`. If a
-//! quorum sends the same number, this is the fence. Any two quorums share a node, so the next
-//! fence is larger. If the numbers differ, the nodes that still store the token record the highest,
-//! which is the fence once a quorum has recorded it. If a quorum replies that the token already
-//! held the lock (a repeated claim), only these nodes' numbers decide the fence.
+//! quorum sends the same number, this is the fence. Any two quorums share a node, so the next fence
+//! is larger. If the numbers differ, the nodes that still store the token record the highest, which
+//! is the fence once a quorum has recorded it. If a quorum replies that the token already held the
+//! lock, only these nodes' numbers decide the fence.
 
 mod refusal;
 mod tally;
@@ -82,7 +81,7 @@ struct Round {
     /// By node. A vote's fence is the last that the node has recorded.
     answers: Vec<Option<Answer>>,
     afterwards: NodeErrors,
-    /// Nodes on which the vote's release was tried; `given_back` has those that confirmed it.
+    /// Nodes on which the vote's release was tried; those in `given_back` confirmed it.
     release_tried: Nodes,
     given_back: Nodes,
     timed_out: bool,
@@ -187,7 +186,7 @@ impl Round {
         }
     }
 
-    /// Makes the nodes that voted record the highest fence. Returns this fence if a quorum does.
+    /// Makes the voting nodes record the highest fence. Returns it if a quorum does.
     async fn write_back(&mut self) -> Option<Fence> {
         let quorum = self.request.fleet.quorum;
         let repeats = self.yes().filter(|(_, yes)| yes.repeated).count();

@@ -38,7 +38,6 @@ impl NodeErrors {
         texts.collect::<Vec<_>>().join("; ")
     }
 
-    /// Returns the kind of permanent error that at least `too_many` nodes have.
     pub(crate) fn hopeless(&self, too_many: usize) -> Option<ErrorKind> {
         let permanent = |error: &&Error| !error.is_transient() && error.lost_reason().is_none();
         let errors = self.0.iter().map(|node| &node.error).filter(permanent);

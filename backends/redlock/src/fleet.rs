@@ -15,7 +15,8 @@ use crate::pending_releases::PendingReleases;
 use crate::requests::Requests;
 use crate::token_states::TokenStates;
 
-/// Time limit of `look` and `admit`: longer than a round, because later rounds can use the reply.
+/// The time limit of `look` and `admit`: longer than a round, because later rounds can use the
+/// reply.
 const LOOK_PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
@@ -94,15 +95,14 @@ impl Fleet {
         }
     }
 
-    /// Returns how long a new incarnation doesn't vote: until lost holds have expired, even if
-    /// their holders' clocks are slightly slow.
+    /// Returns how long a new incarnation doesn't vote: until lost holds have expired, even by
+    /// slightly slow clocks.
     fn wait(&self) -> Duration {
         let ttl = self.options.largest_ttl;
         ttl + ttl / 100 + Duration::from_millis(2)
     }
 
-    /// Returns an error if the node has another largest TTL. The client checks it again, because
-    /// the operator may correct the setting.
+    /// Returns an error, which isn't final, if the node has another largest TTL.
     fn of_this_fleet(&self, incarnation: Incarnation) -> Result<Incarnation> {
         let (theirs, ours) = (incarnation.largest_ttl, self.options.largest_ttl);
         if theirs == ours {

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! The backend uses an odd number of servers without replicas. A client holds a lock if more than
-//! half of the servers store its token. The keys are those of [`lockwright_redis`].
+//! half of them store its token. The keys are those of [`lockwright_redis`].
 //!
 //! # Guarantees
 //!
@@ -27,20 +27,20 @@
 //!
 //! - **Clock jumps.** A node whose clock jumps ahead ends holds early. A hold that only a bare
 //!   quorum stores is then lost.
-//! - **Failover.** A replica may lack the last writes. Replicas are rejected, and a promoted
-//!   replica is a new node.
+//! - **Failover.** A replica may lack the last writes, so replicas are rejected, and a promoted one
+//!   is a new node.
 //! - Read locks, semaphores, hand-over: a majority semaphore admits too many holders, and a single
 //!   node can't hand over a quorum's hold.
 //!
-//! New nodes don't vote at first, because a client can't distinguish them from nodes that lost
-//! their data. If all nodes are certainly new, call [`Redlock::admit`].
+//! New nodes don't vote at first: they could be nodes that lost their data. If all are certainly
+//! new, call [`Redlock::admit`].
 //!
 //! # The algorithm
 //!
 //! The algorithm is Salvatore Sanfilippo's: ["Distributed Locks with
 //! Redis"](https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/). Martin
 //! Kleppmann [objected](https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html)
-//! that it has no fence against paused clients and depends on clocks. The author
+//! that it has no fence against paused clients and depends on clocks; the author
 //! [replied](http://antirez.com/news/101). This implementation adds model-checked fences
 //! (`verification/tests/models`) and enforces the delayed restart, but still depends on clocks.
 #![forbid(unsafe_code)]

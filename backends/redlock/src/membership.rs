@@ -33,8 +33,8 @@ pub(crate) struct Membership {
 #[derive(Debug, Default)]
 struct Inner {
     state: State,
-    /// The latest non-voting incarnation, and when it was first seen. Outages of the node don't
-    /// restart the wait.
+    /// The latest non-voting incarnation, and when it was first seen, so outages don't restart the
+    /// wait.
     first_seen: Option<(String, BootInstant)>,
 }
 
@@ -89,7 +89,6 @@ impl Membership {
         }
     }
 
-    /// Records the node's incarnation. `wait` is how long a new incarnation doesn't vote.
     pub(crate) fn seen(&self, incarnation: Incarnation, now: BootInstant, wait: Duration) {
         let mut inner = lock(&self.state);
         if matches!(inner.state, State::Refused(_)) {

@@ -20,8 +20,7 @@ struct Memory {
 }
 
 impl Names {
-    /// Returns a fence that usually exceeds all nodes' counters, so the nodes reply with the same
-    /// number.
+    /// Returns a fence that usually exceeds all nodes' counters, so all reply with it.
     pub(crate) fn candidate(&self, name: &LockName, micros: u64) -> Fence {
         let highest = lock(&self.0).get(name).map_or(0, |memory| memory.highest);
         Fence::new(micros.max(highest.saturating_add(1)))

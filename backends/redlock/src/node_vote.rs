@@ -1,5 +1,5 @@
-//! One node's part of a round: requests the node's vote and carries out the round's verdict, in a
-//! task if the round was dropped.
+//! One node's part of a round: requests its vote and carries out the round's verdict, in a task if
+//! the round was dropped.
 
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex};
@@ -30,7 +30,7 @@ pub(crate) enum Verdict {
 pub(crate) enum Answer {
     Vote(Vote),
     Unasked,
-    /// The request failed. After an indeterminate error, the node may have voted.
+    /// After an indeterminate error, the node may have voted.
     Failed(Error),
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct NodeVote {
 enum Asked {
     Answered(Arc<Incarnation>, Vote),
     Unasked,
-    /// The node didn't reply. The request may still take effect.
+    /// The request may still take effect.
     Silent(Error),
     GivenBack,
 }
@@ -117,7 +117,7 @@ impl NodeVote {
                     }
                     Verdict::Abandoned => {
                         // The request may take effect after the token's next one, so the node isn't
-                        // asked again for this token.
+                        // asked again.
                         self.remember();
                         if !self.is_held() {
                             self.request.token_state.leave_at(self.at);
@@ -212,7 +212,7 @@ impl NodeVote {
         sleep_until(self.request.until).await;
     }
 
-    /// Carries out verdicts about the node's vote. Returns whether the vote's release is pending.
+    /// Carries out the verdicts. Returns whether the vote's release is pending.
     async fn after_yes(&mut self, incarnation: &Incarnation, yes: Yes) -> bool {
         let mut noted = yes.fence;
         let mut verdict = Verdict::Open;
@@ -244,7 +244,7 @@ impl NodeVote {
         let VoteRequest { fleet, claim, .. } = &*self.request;
         let raised = fleet.nodes[self.at].raise(incarnation, claim, fence);
         let noted = within(Fleet::longest_wait(claim.ttl), raised).await;
-        // An unanswered `raise` may take effect late, and give a later round of the token this old
+        // If unanswered, `raise` may take effect late, and give a later round of the token this old
         // fence.
         self.raise_is_unanswered |= noted.as_ref().is_err_and(|error| !had_no_effect(error));
         noted
@@ -252,8 +252,7 @@ impl NodeVote {
 
     async fn give_back(&self) -> bool {
         let VoteRequest { fleet, claim, token_state, .. } = &*self.request;
-        // If a request of this or an earlier round may still take effect, the release leaves a
-        // tombstone.
+        // If a request may still take effect, the release leaves a tombstone.
         let in_doubt = self.raise_is_unanswered || token_state.in_doubt().contains(self.at);
         let release_mode = if in_doubt { ReleaseMode::Reconcile } else { ReleaseMode::Plain };
         let ended = fleet.release_at(self.at, claim, release_mode, Some(token_state)).await;
@@ -269,8 +268,7 @@ impl NodeVote {
         last
     }
 
-    /// Waits for a verdict other than `last`. It needs no waker, because the round polls all
-    /// [`NodeVote`]s after each change.
+    /// Needs no waker, because the round polls all [`NodeVote`]s after each change.
     async fn verdict_after(&self, last: Verdict) -> Verdict {
         poll_fn(|_| {
             let verdict = *lock(&self.request.verdict);

@@ -77,8 +77,8 @@ fn votes(shown: &[&Inspection]) -> HashMap<Option<Token>, Votes> {
     all
 }
 
-/// Returns the token that may have a quorum; of several, that with the highest fence: nodes that
-/// missed a release still show an ended hold.
+/// Returns the token that may have a quorum; of several, that with the highest fence, because nodes
+/// that missed a release still show an ended hold.
 fn holder(fleet: &Fleet, shown: &[&Inspection]) -> Option<Option<Token>> {
     let silent = fleet.nodes.len() - shown.len();
     let may_hold = votes(shown).into_iter().filter(|(_, it)| it.nodes + silent >= fleet.quorum);
@@ -144,7 +144,7 @@ pub(crate) async fn break_lock(
     for _ in 0..BREAK_TRIES {
         let target = match seen {
             BreakTarget::Token(_) => seen,
-            // Look up the holder first, because all nodes must break the same hold.
+            // All nodes must break the same hold.
             BreakTarget::Any => match inspect(fleet, name).await?.holders.first() {
                 None => return Ok(Broken::NotHeld),
                 Some(holder) => holder.token.map_or(BreakTarget::Any, BreakTarget::Token),

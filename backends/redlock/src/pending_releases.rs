@@ -30,7 +30,7 @@ struct PendingRelease {
     claim: Claim,
     release_mode: ReleaseMode,
     until: BootInstant,
-    /// Keeps `NodeLock::is_closed` set, because the release would revoke any new vote.
+    /// Keeps `NodeLock::is_closed` set: the release would revoke any new vote.
     token_state: Option<Arc<TokenState>>,
 }
 

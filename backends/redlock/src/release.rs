@@ -74,7 +74,7 @@ impl Count {
     }
 
     fn decided(&self, quorum: usize) -> Option<ReleaseOutcome> {
-        // If a quorum lacks the hold, the hold was lost before this release.
+        // The hold was lost before this release.
         if self.not_held >= quorum {
             Some(ReleaseOutcome::NotHeld)
         } else if self.released + self.not_held >= quorum {

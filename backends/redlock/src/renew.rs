@@ -57,7 +57,6 @@ struct Count {
 }
 
 impl Count {
-    /// Repairs nodes that lack a renewed hold, even if a late reply shows it.
     async fn repair_all(mut self, token_states: Vec<Option<Arc<TokenState>>>) {
         for at in 0..self.fleet.nodes.len() {
             self.repair(at, &token_states);
@@ -94,7 +93,7 @@ impl Count {
                 for ((claim, tally), outcome) in holds.zip(outcomes) {
                     let token_state = self.fleet.token_states.known(claim.token);
                     if token_state.is_some_and(|token_state| token_state.is_leaving(at)) {
-                        // Don't count a failed round's late vote, which is being released.
+                        // A failed round's late vote, which is being released, doesn't count.
                         tally.add(at, RenewalOutcome::NotHeld(Reason::Gone));
                     } else {
                         tally.add(at, outcome);
@@ -225,7 +224,7 @@ impl Repair {
         if self.fleet.now() >= self.until {
             return Ok(Vote::Ended);
         }
-        // After a release, don't repair the hold: no further release would end it.
+        // After a release, no further one would end the repaired hold.
         let Some(before) = token_state.record_request(self.at) else { return Ok(Vote::Ended) };
         let node = &self.fleet.nodes[self.at];
         let limit = Fleet::longest_wait(self.claim.ttl);

@@ -9,8 +9,8 @@ use tokio::runtime::Handle;
 
 use crate::fleet::Fleet;
 
-/// One request per node, polled together by the caller. When the value is dropped, unfinished
-/// requests continue in tasks.
+/// One request per node, polled together by the caller. If dropped, unfinished ones continue in
+/// tasks.
 pub(crate) struct Requests<T> {
     runtime: Handle,
     unfinished: Vec<Pin<Box<dyn Future<Output = ()> + Send>>>,
@@ -37,7 +37,6 @@ impl<T: Send + 'static> Requests<T> {
         })
     }
 
-    /// Creates one request per node. A request may report several replies.
     pub(crate) fn reporting<F>(fleet: &Fleet, request: impl Fn(usize, Arc<Replies<T>>) -> F) -> Self
     where
         F: Future<Output = ()> + Send + 'static,

@@ -110,7 +110,7 @@ impl TokenState {
         lock(&self.requests).leaving.contains(at)
     }
 
-    /// Notes the token's release. Returns the nodes that need tombstones.
+    /// Returns the nodes that need tombstones.
     pub(crate) fn end(&self) -> Nodes {
         let mut requests = lock(&self.requests);
         requests.ended = true;

@@ -1,8 +1,8 @@
 //! Notifications by the nodes, forwarded to the attached clients.
 //!
 //! A quorum's wake-up is forwarded at once. Messages can be lost, so a minority's is forwarded
-//! after a random pause: clients with split votes must not retry together. A hold's first risk or
-//! loss is forwarded as `AtRisk`, and the loss that leaves no quorum as `Lost`.
+//! after a random pause, because clients with split votes must not retry together. A hold's first
+//! risk or loss is forwarded as `AtRisk`, and the loss that leaves no quorum as `Lost`.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
@@ -16,8 +16,7 @@ use tokio::time::{Instant, sleep};
 use crate::node::Node;
 use crate::token_states::Nodes;
 
-/// Maximum number of names, and of tokens. Beyond it, all are dropped, because clients poll and
-/// renew anyway.
+/// The most names, and the most tokens. Beyond it, all are dropped, because clients poll and renew.
 const MOST: usize = 10_000;
 
 /// The period in which the nodes' losses of one hold are counted together.
@@ -91,7 +90,7 @@ impl Wakeups {
             Event::Wake(name) => self.wake(at, name),
             Event::AtRisk(token) => self.risk(at, token, None),
             Event::Lost(token, reason) => self.risk(at, token, Some(reason)),
-            // A single node can't grant a lock, so it sends no `Handed`. Clients ignore `Recall`.
+            // A single node grants no lock, so it sends no `Handed`. Clients ignore `Recall`.
             _ => {}
         }
     }

@@ -1,8 +1,7 @@
 use lockwright_core::{Claim, Error, Mode, Result};
 
-/// Returns the `token` column's value while a name has readers or permit holders.
-///
-/// Returns `None` for an exclusive hold, whose column has its token (32 hex digits).
+/// Returns the `token` column's value for readers or permit holders. An exclusive hold's column has
+/// its token (32 hex digits).
 pub(crate) fn kind(mode: Mode) -> Option<String> {
     match mode {
         Mode::Shared => Some(READERS.to_owned()),
@@ -14,7 +13,6 @@ pub(crate) fn kind(mode: Mode) -> Option<String> {
 pub(crate) const READERS: &str = "readers";
 const SEMAPHORE: &str = "semaphore of ";
 
-/// Returns the holders' mode from the value of a name's `token` column.
 pub(crate) fn present(token: &str) -> Option<Mode> {
     if token == READERS {
         return Some(Mode::Shared);

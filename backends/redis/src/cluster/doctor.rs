@@ -15,7 +15,6 @@ pub(crate) async fn examine(cluster: &Arc<Cluster>) -> Result<Vec<Finding>> {
     let mut of_nodes: Vec<Finding> = Vec::new();
     let (mut nodes_denied, mut failing) = (false, false);
     for (at, link) in cluster.masters() {
-        // One block, so any failure reports the node as unreachable.
         let replies = async {
             findings.extend(examine_one(&link).await?.into_iter().map(|it| at_node(&at, it)));
             Ok((ask(&link, "INFO").await?, ask(&link, "NODES").await?))
@@ -134,7 +133,6 @@ fn is_healthy(fields: &[&str]) -> bool {
     !fields[2].split(',').any(|flag| ["fail", "fail?", "noaddr"].contains(&flag))
 }
 
-/// Returns the slots of the node that replied, including moving ones (`[7->-id]`).
 pub(super) fn own_slots(nodes: &str) -> Option<String> {
     self::nodes(nodes).iter().find(|node| has_flag(node, "myself")).map(|own| own[8..].join(" "))
 }

@@ -1,5 +1,5 @@
-//! Lookup of the slot map. Gossip reaches some nodes late, so the client uses the map that a
-//! majority reports, or else the most frequent map.
+//! Lookup of the slot map: the map that a majority reports, or else the most frequent one, because
+//! gossip reaches some nodes late.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -24,7 +24,6 @@ impl Cluster {
     pub(super) async fn look_up(self: &Arc<Self>) -> Result<()> {
         let looked = self.looked.load(Ordering::Acquire);
         let mut last = self.looking.lock().await;
-        // Callers that waited for a concurrent lookup share its result.
         if self.looked.load(Ordering::Acquire) == looked {
             *last = match self.ask_nodes().await {
                 Ok(map) => {
@@ -67,8 +66,7 @@ impl Cluster {
             .ok_or_else(|| Error::unavailable(format!("the node {at} lists no slots")))
     }
 
-    /// Uses a temporary connection, because nodes without a `Link`, mostly replicas, get no other
-    /// requests.
+    /// Nodes without a `Link`, mostly replicas, get no other requests.
     async fn ask_unknown_node(
         &self,
         at: &Address,
@@ -88,7 +86,7 @@ impl Cluster {
     }
 }
 
-/// Asks several nodes at once. Until one answers or the limit ends, each failure adds a node.
+/// Asks several nodes in parallel. Until one answers or the limit ends, each failure adds a node.
 async fn ask_several<F: Future<Output = Result<SlotMap>> + Send + 'static>(
     nodes: Vec<Address>,
     runtime: &Handle,

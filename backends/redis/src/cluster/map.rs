@@ -22,8 +22,7 @@ impl Address {
         }
     }
 
-    /// Parses `host:port`, where the host may be an IPv6 address. An empty host means that of
-    /// `asked`.
+    /// Parses `host:port`. An empty host means that of `asked`.
     pub(crate) fn redirected(named: &str, asked: &Self) -> Option<Self> {
         let (host, port) = named.rsplit_once(':')?;
         Some(asked.address_of(host, port.parse().ok()?))
@@ -42,8 +41,8 @@ impl fmt::Display for Address {
     }
 }
 
-/// Each slot's master, and all replicas. Equality ignores the replicas, because nodes may disagree
-/// on their health.
+/// Each slot's master, and all replicas. Nodes may disagree on the replicas' health, so equality
+/// ignores them.
 #[derive(Clone)]
 pub(crate) struct SlotMap {
     owners: Vec<Option<Arc<Address>>>,
@@ -55,8 +54,7 @@ impl SlotMap {
         Self { owners: vec![None; SLOTS], replicas: BTreeSet::new() }
     }
 
-    /// Parses `CLUSTER SLOTS`: per range the first and last slot, master, replicas. Returns `None`
-    /// if the answer is malformed or has no slots.
+    /// Parses `CLUSTER SLOTS`: per range the first and last slot, master, replicas.
     pub(crate) fn read(answer: Value, asked: &Address) -> Option<Self> {
         let Value::Array(entries) = answer else { return None };
         let mut map = Self::empty();

@@ -35,19 +35,17 @@ const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(5), Duration::fro
 
 pub(crate) struct Cluster {
     pub(crate) shared: Arc<Shared>,
-    /// Connection settings of all nodes, except the address.
     server: ConnectionInfo,
     seeds: Vec<Address>,
     current: Arc<Current>,
     links: Mutex<HashMap<Address, Arc<Link>>>,
-    /// Locked during a lookup. Contains the last failure.
+    /// Locked during a lookup. Has the last failure.
     looking: tokio::sync::Mutex<Option<Error>>,
     looked: AtomicU64,
     will_look: AtomicBool,
 }
 
-/// The slot map in use. A wrong map costs only a redirection: a node rejects requests for others'
-/// slots.
+/// The slot map in use. An error in it costs only a redirection.
 #[derive(Debug)]
 pub(crate) struct Current(Mutex<Arc<SlotMap>>);
 
@@ -63,7 +61,6 @@ impl Placement {
 }
 
 impl Cluster {
-    /// Requires at least one seed.
     pub(crate) async fn connect(
         shared: Arc<Shared>,
         seeds: &[ConnectionInfo],
@@ -102,7 +99,7 @@ impl Cluster {
         map.masters().into_iter().map(|at| (at.clone(), self.link(at))).collect()
     }
 
-    /// Runs a script. Retries while the slot moves, within the response time-out.
+    /// Retries while the slot moves, within the response time-out.
     pub(crate) async fn run(self: &Arc<Self>, call: Call<'_>) -> Result<Value> {
         let (begun, mut pause) = (Instant::now(), TRY_AGAIN.0);
         loop {

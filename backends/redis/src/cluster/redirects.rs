@@ -1,10 +1,10 @@
 //! Sends each request to the node of its slot, and reacts to its reply:
 //!
-//! - `MOVED` (another node has the slot): resend the request there, refresh the slot map.
+//! - `MOVED` (another node has the slot): resend there, refresh the slot map.
 //! - `ASK` (the keys have moved before the slot): resend only this request, after `ASKING`.
 //! - `TRYAGAIN` (the slot is moving, and a key is missing): see `slot_migration.rs`.
-//! - `CLUSTERDOWN` (too many nodes are gone), `LOADING` (a restarted node, whose replica may have
-//!   taken over): unavailable, refresh the map.
+//! - `CLUSTERDOWN`, `LOADING` (a restarted node, whose replica may have taken over): unavailable,
+//!   refresh the map.
 //! - No reply, or the caller drops the request: indeterminate, never resend, refresh the map.
 
 use std::sync::{Arc, LazyLock};
@@ -19,7 +19,6 @@ use crate::errors::{self, error};
 use crate::keys::slot_of;
 use crate::scripts::Call;
 
-/// Nodes that disagree could redirect endlessly.
 const REDIRECTIONS: u32 = 8;
 
 static ASKING: LazyLock<Cmd> = LazyLock::new(|| redis::cmd("ASKING"));
@@ -107,7 +106,7 @@ impl Cluster {
             if begun.elapsed() >= self.shared.config.response_timeout {
                 break;
             }
-            // No pause for the first redirection, which is normal after a move.
+            // The first redirection is normal after a move.
             if redirections > 0 {
                 sleep(Duration::from_millis(1 << redirections)).await;
             }

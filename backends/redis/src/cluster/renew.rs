@@ -15,8 +15,8 @@ use crate::renew::Batch;
 use crate::servers::Servers;
 
 impl Cluster {
-    /// Returns before the `patience` of any hold ends. Holds without a reply by then are
-    /// indeterminate. Their requests continue in tasks, so time-outs detect a frozen node.
+    /// Returns before the `patience` of any hold ends. Requests without a reply, whose holds are
+    /// then indeterminate, continue in tasks, so time-outs detect a frozen node.
     pub(crate) async fn renew(self: &Arc<Self>, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
         let until = Instant::now() + Renew::time_to_answer(holds);
         let prefix = &self.shared.config.key_prefix;

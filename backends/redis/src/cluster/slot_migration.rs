@@ -2,10 +2,10 @@
 //!
 //! The slot's keys leave one by one, and a script runs only if all its keys exist on one node. If a
 //! key is missing, Redis 7.0 replies `TRYAGAIN`, and Redis up to 6.2 redirects from the old node.
-//! Renewals and fast releases use only existing keys, so they work until the first of these keys
-//! leaves. During the move, no lock is granted, transferred or broken. The client renews, releases
-//! and inspects holds key by key: each key is on exactly one node, to which the old node redirects.
-//! The lock's key alone decides an exclusive hold, so its changes are atomic.
+//! Renewals and fast releases use only existing keys, so they work until the first of these leaves.
+//! During the move, no lock is granted, transferred or broken. The client renews, releases and
+//! inspects holds key by key: each key is on exactly one node, to which the old node redirects. The
+//! lock's key alone decides an exclusive hold, so its changes are atomic.
 
 use lockwright_core::{Claim, ErrorKind, LockName, Mode, ReleaseOutcome, Renewal, Result};
 use redis::Value;
@@ -18,8 +18,7 @@ use crate::renew::{Batch, renewals};
 use crate::scripts;
 use crate::servers::Servers;
 
-/// Renews the holds one by one. A shared hold or permit is indeterminate until all its keys are on
-/// one node.
+/// A shared hold or permit is indeterminate until all its keys are on one node.
 pub(crate) async fn renew(servers: &Servers, batch: &Batch) -> Vec<Renewal> {
     let mut all = Vec::new();
     for (keys, arguments) in batch.single_requests() {
@@ -38,8 +37,8 @@ pub(crate) async fn renew(servers: &Servers, batch: &Batch) -> Vec<Renewal> {
     all
 }
 
-/// Removes the token's record and wakes the waiters, in a task, because a node may be silent. If
-/// the task fails, waiters poll, and the record expires.
+/// Removes the token's record and wakes the waiters, in a task, because a node may be silent.
+/// After a failure, waiters poll, and the record expires.
 fn wake_waiters(servers: &Servers, claim: &Claim, keys: &Keys) {
     let forget = command(&["HDEL", keys.meta(), &claim.token.to_string()]);
     let publish = command(&["PUBLISH", &servers.wakeups().released, claim.name.as_str()]);
@@ -93,8 +92,7 @@ pub(crate) async fn inspect(servers: &Servers, name: &LockName, keys: &Keys) -> 
     answer::found(name, Value::Array(words))
 }
 
-/// Reads the lock's key and the fence counter, which gives the holder's fence. Retries if the
-/// counter changed during the read.
+/// Reads the lock's key and the fence counter, again if the counter changed during the read.
 async fn read_lock(servers: &Servers, keys: &Keys) -> Result<Vec<Value>> {
     const TRIES: usize = 10;
 

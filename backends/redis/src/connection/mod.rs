@@ -58,7 +58,7 @@ pub(crate) struct Link {
     waiting: Option<Arc<Link>>,
     is_waiting: bool,
     current: Mutex<Option<Arc<Live>>>,
-    /// Locked by the task that connects. Contains the last failure.
+    /// Locked by the task that connects. Has the last failure.
     connecting: Arc<tokio::sync::Mutex<Error>>,
     failures: AtomicU64,
     opened: AtomicU64,
@@ -136,8 +136,7 @@ impl Link {
         answer.map_err(|cause| errors::translate(cause, call.effect))
     }
 
-    /// Sends a request. The outer error means no reply. The inner error is the server's, and may be
-    /// a redirection.
+    /// The outer error means no reply. The inner error is the server's, and may be a redirection.
     pub(crate) async fn try_run_on(
         self: &Arc<Self>,
         live: &Arc<Live>,
@@ -147,8 +146,8 @@ impl Link {
             && call.is_of(&[&scripts::ACQUIRE, &scripts::SWAP, &scripts::RENEW])
         {
             let other = waiting.live().await?;
-            // After a failover, the two connections may lead to different masters. A release
-            // couldn't end the other's grant.
+            // After a failover, the two connections may lead to different masters, on which a
+            // release couldn't end the other's grant.
             if other.server != live.server {
                 self.mark_broken(&live.alive);
                 waiting.mark_broken(&other.alive);
@@ -157,7 +156,7 @@ impl Link {
             }
             let answer = Box::pin(waiting.run_and_wait(&other, replicas, call)).await;
             if answer.is_err() && !other.alive.load(Ordering::Acquire) {
-                // `other` is broken, so `live` may be silent: probe it.
+                // If `other` is broken, `live` may be silent.
                 self.probe(live, Duration::ZERO);
             }
             return answer;
@@ -165,7 +164,6 @@ impl Link {
         self.ask_once(live, call).await
     }
 
-    /// Sends a request, without waiting for replicas.
     pub(crate) async fn ask_once(
         self: &Arc<Self>,
         live: &Arc<Live>,
@@ -177,7 +175,6 @@ impl Link {
         };
         let command = |is_known| {
             let mut cmd = script.command(is_known, keys, arguments);
-            // The counter's lower bound depends on the connection (`fast_path.rs`).
             if call.is_of(&[&scripts::FAST_ACQUIRE]) {
                 cmd.arg(live.counter_bound.millis());
             }
@@ -196,7 +193,6 @@ impl Link {
         self.run(Call::command("", command, Effect::Reads)).await
     }
 
-    /// Returns each command's reply, which may be an error.
     pub(crate) async fn read_each(
         self: &Arc<Self>,
         commands: &Pipeline,
@@ -316,8 +312,8 @@ pub(crate) fn command(words: &[&str]) -> Cmd {
     command
 }
 
-/// Sends two commands with none between them. If the first is refused, the second does no harm: it
-/// is a read, or is redirected.
+/// Sends two commands with none between them. If the first is refused, the second is harmless: a
+/// read, or redirected.
 async fn both(
     connection: &mut MultiplexedConnection,
     first: &Cmd,

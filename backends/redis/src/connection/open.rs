@@ -18,7 +18,7 @@ use crate::tracking;
 
 const BUFFERED_REQUESTS: usize = 1_000;
 
-/// Connects. The caller must set a time limit.
+/// The caller must set a time limit.
 pub(crate) async fn dial(
     server: ConnectionInfo,
     settings: AsyncConnectionConfig,
@@ -54,8 +54,8 @@ impl Link {
             let message = format!("{} isn't the master any more", live.server);
             return Err(Error::unavailable(message));
         }
-        // Wake-ups since the end of the last connection were lost. A separate task wakes the
-        // waiters, because this task has locked `connecting`, which they may need.
+        // Wake-ups since the end of the last connection were lost. Another task wakes the waiters,
+        // because this one has locked `connecting`, which they may need.
         if !self.is_waiting {
             let link = Arc::clone(self);
             self.shared.runtime.spawn(async move { link.shared.wakeups.subscribers.wake_all() });

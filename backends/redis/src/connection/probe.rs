@@ -6,12 +6,12 @@ use tokio::time::timeout;
 
 use super::{Link, Live};
 
-/// The shortest time-out that marks a connection as broken. After a shorter one, which a busy
-/// machine may cause, a probe decides.
+/// The shortest time-out that marks a connection as broken. A busy machine may cause shorter ones,
+/// so a probe decides.
 const SILENCE: Duration = Duration::from_millis(100);
 
-/// A request without a reply. Dropping it starts a probe: a caller with a short limit gives up
-/// before a time-out detects a silent connection.
+/// Dropping it starts a probe, because a caller with a short limit gives up before a time-out
+/// detects a silent connection.
 #[must_use]
 pub(super) struct Unanswered<'r> {
     link: &'r Arc<Link>,

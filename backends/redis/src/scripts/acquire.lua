@@ -1,7 +1,7 @@
 -- Acquires a lock: grants it, repeats an earlier grant, or reports the holder and queues the claim.
--- acquire_full.lua continues this script. For speed, this part decides the usual case of a busy
--- lock without creating further functions: claim and holder are exclusive, and the counter's mark
--- (exclusive.lua) outlasts the patience.
+-- For speed, this part decides the usual case of a busy lock without creating further functions:
+-- claim and holder are exclusive, and the counter's mark (exclusive.lua) outlasts the patience.
+-- acquire_full.lua continues it.
 --
 -- KEYS  lock, fence, tombstone of this token, queue, holders, meta
 -- ARGV  the hold's value (value.lua), TTL in ms, mode, patience: how many ms the claim stays queued
@@ -28,7 +28,7 @@
 local time = redis.call('TIME')
 local micros, patience = time[1] * 1000000 + time[2], tonumber(ARGV[4])
 local token = ARGV[1]:sub(5, 36)
--- MGET returns nil for a key that isn't a string. its.look() or grant() detects such keys.
+-- MGET returns nil for a key that isn't a string, which its.look() or grant() detects.
 local found = redis.call('MGET', KEYS[1], KEYS[2], KEYS[3])
 local value, counter = found[1], found[2]
 if found[3] then
@@ -44,19 +44,18 @@ local function recall(held)
 end
 
 -- Queues the claim behind a hold with `left` ms left. The counter must have a mark. Returns the
--- number of waiters before the claim, and the time in µs.
+-- number of earlier waiters, and the time in µs.
 local function queue_claim(left, is_shared)
   local micros_text = time[1] .. ('00000' .. time[2]):sub(-6)
   local queue_left = redis.call('PTTL', KEYS[4])
   if queue_left == -2 and not is_shared then
-    -- If neither a queue nor shared holders exist, all records in `meta` are obsolete.
+    -- Without a queue or shared holders, all records in `meta` are obsolete.
     redis.call('DEL', KEYS[6])
   end
   -- The queue and `meta` expire after twice the patience, so few requests must extend them.
   local extends_queue = queue_left < patience
   local extends_meta = extends_queue and redis.call('PTTL', KEYS[6]) < 2 * patience
-  -- The waiter's record (waiters.lua). The client retries when the hold expires, at the latest
-  -- after the patience.
+  -- The client retries when the hold expires, at the latest after the patience.
   local retries_in = (left < 0 or left > patience) and ARGV[4] or left
   local record = micros_text .. ' ' .. ARGV[4] .. ' ' .. retries_in .. ' ' .. ARGV[3] .. ' ' .. ARGV[2] .. ' ' .. ARGV[5]
     .. ' ' .. ARGV[1]
@@ -64,11 +63,11 @@ local function queue_claim(left, is_shared)
   if extends_meta then
     redis.pcall('PEXPIRE', KEYS[6], 2 * patience)
   end
-  -- If the record was obsolete, LPOS doesn't find the token, and RPUSH adds the token.
+  -- If the record was obsolete, LPOS finds no token, and RPUSH adds it.
   local before = not is_new and redis.call('LPOS', KEYS[4], token) or redis.call('RPUSH', KEYS[4], token) - 1
   if is_new and before > 0 and time[2] % 4 == 0 then
     -- A quarter of the new claims remove expired waiters from a random part of the queue.
-    -- Without this, dead clients' waiters would fill the queue of a lock held for long.
+    -- Otherwise, dead clients' waiters would fill a long-held lock's queue.
     local from, removed, removed_before = time[2] % before, 0, nil
     -- The claim is queued even if the removal fails.
     pcall(function()
@@ -76,7 +75,7 @@ local function queue_claim(left, is_shared)
         removed_before = removed
         local tokens = redis.call('LRANGE', KEYS[4], from, from + 3)
         for i, found_record in ipairs(redis.call('HMGET', KEYS[6], unpack(tokens))) do
-          -- A holder's record begins with the mode, so it doesn't match.
+          -- A holder's record, which begins with the mode, doesn't match.
           local asked, waits = (found_record or '0 0'):match('^(%d+) (%d+)')
           if asked and asked + waits * 1000 <= micros then
             redis.call('LREM', KEYS[4], 1, tokens[i])
@@ -84,7 +83,7 @@ local function queue_claim(left, is_shared)
             redis.call('HDEL', KEYS[6], tokens[i])
           end
         end
-        -- LREM takes longer in a long queue, so remove fewer waiters.
+        -- LREM takes longer in a long queue.
       until removed == removed_before or removed * before > 100000
     end)
     before = before - removed
@@ -104,6 +103,5 @@ if mark and mark - patience >= micros / 1000 and ARGV[3] == 'x' and value and va
     return { 'busy', left, value, counter }
   end
   local before, micros_text = queue_claim(left)
-  -- One string, for speed.
   return left .. ' ' .. before .. ' ' .. micros_text .. ' ' .. counter .. '\n' .. value
 end

@@ -19,19 +19,18 @@ local micros = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local seen, any, how, note = ARGV[1], ARGV[2] == '1', ARGV[3], ARGV[4]
 local its = queue_of(KEYS[1], KEYS[2], KEYS[4], KEYS[5], KEYS[6], micros, ARGV[9] == '1')
 
--- Offers the lock. The hold is broken even if the offer fails.
+-- The hold is broken even if the offer fails.
 local function offer()
   pcall(function()
-    -- its.look() forgets holders without a marker (shared_and_permits.lua). Otherwise, an offer's
-    -- new marker would revive their holds.
+    -- its.look() forgets holders without a marker (shared_and_permits.lua), which an offer's new
+    -- marker would revive.
     if its.value or its.look(false) then
       its.grant_next()
     end
   end)
 end
 
--- Offers the lock, and wakes all waiters, because the operator's client may exit before the offer
--- lapses.
+-- Wakes all waiters too, because the operator's client may exit before the offer lapses.
 local function publish_break()
   redis.pcall('PUBLISH', ARGV[8], 'now ' .. seen)
   offer()

@@ -1,12 +1,10 @@
 -- Exclusive holds and the fence counter.
 --
 -- The counter is the highest fence issued. While clients may wait, or tombstones may exist, a mark
--- follows: a space and the mark's end in ms. For a counter with a mark, the fast scripts
--- (fast_acquire.lua, fast_release.lua) return -1. After the mark's end, the next script that issues
--- a fence removes the mark.
+-- follows: a space and the mark's end in ms. The fast scripts then return -1. After the mark's end,
+-- the next script that issues a fence removes it.
 
--- Returns the highest fence (nil without a counter, -1 if damaged), and the mark's end (0 without a
--- mark).
+-- Returns the highest fence (nil without a counter, -1 if damaged), and the mark's end or 0.
 local function parse_counter(value)
   if not value then
     return nil, 0
@@ -24,7 +22,7 @@ local function next_fence(last, least, fences)
     end
     first = math.max(last + 1, least)
   end
-  -- Sums of larger fences would be rounded (doubles).
+  -- Larger doubles would be rounded.
   if first <= 9007199254740992 - fences then
     return first
   end
@@ -35,7 +33,6 @@ local function write_counter(key, last, marked_until, life)
   redis.call('SET', key, text(last) .. mark, 'PX', text(life))
 end
 
--- Writes the highest fence. The counter outlives a hold of `life` ms.
 local function count_fences(key, last, marked_until, now, life)
   if marked_until < now then
     marked_until = 0
@@ -61,7 +58,7 @@ local function fences_of(value)
 end
 
 -- Grants a lock whose value was nil. The lock's SET is last, so nothing is held if an earlier
--- command fails. If the key exists with another type, SET NX fails, and the counter is restored.
+-- command fails. If the key has another type, SET NX fails, and the counter is restored.
 local function grant(lock, fence, counter, now, least, value, ttl)
   local last, marked_until = parse_counter(counter)
   local fences = fences_of(value)

@@ -17,8 +17,8 @@ elseif taken then
   if is_number and counted >= bound and counted < bound + 86400000000 then
     return counted
   end
-  -- Set a counter below the bound to the server's time. For a counter far ahead of the clock,
-  -- extend only the expiry. An unusable counter undoes the acquire below.
+  -- Set a counter below the bound to the server's time. Of a counter far ahead of the clock, extend
+  -- only the expiry. An unusable counter undoes the acquire below.
   if is_number and counted > 0 and counted < 9007199254740992 then
     local last, life, done = counted, nil, nil
     if counted < bound then
@@ -47,7 +47,7 @@ elseif taken then
   end
   local deleted = redis.pcall('DEL', KEYS[1])
   if type(deleted) ~= 'number' then
-    -- The user may not run DEL, so the key expires instead. The reply is DEL's error.
+    -- The user may not run DEL. So the key expires, and the reply is the error of DEL.
     redis.call('SET', KEYS[1], 'refused', 'PX', 1)
     return deleted
   end
@@ -63,7 +63,6 @@ if not value or not value:find('^lw1[:!]') or value:find(ARGV[1]:sub(5, 36), 5, 
 end
 local client = value:match('\30(%x+)$')
 if client then
-  -- The holder may keep the lock warm (value.lua).
   redis.pcall('PUBLISH', 'lockwright:offered:' .. client, 'recall ' .. value:sub(5, 36))
 end
 return { 'busy', redis.call('PTTL', KEYS[1]), value, found[2] }

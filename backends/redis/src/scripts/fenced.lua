@@ -1,9 +1,8 @@
--- Precedes a user's script (fencing.rs), which runs only if no later holder has written.
+-- Precedes a user's script (fencing.rs), which runs only if no later holder has written. That
+-- script sees only its own keys and arguments, which follow.
 --
 -- KEYS[1]  the key of the highest fence
 -- ARGV[1]  the fence, in decimal
---
--- The user's keys and arguments follow. The user's script sees only those.
 do
     local highest = redis.call('GET', KEYS[1])
     if highest and not string.match(highest, '^%d+$') then

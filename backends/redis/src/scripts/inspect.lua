@@ -1,7 +1,7 @@
 -- Describes locks.
 --
--- KEYS  for each name: lock, fence, queue, holders, meta; or, in a moving slot, one lock's key: the
---       answer then lacks the other keys' data
+-- KEYS  for each name: lock, fence, queue, holders, meta; or, in a moving slot, only one lock, for
+--       an answer without the other keys' data
 --
 -- Returns for each name one of
 --   'free', counter, waiters
@@ -13,7 +13,7 @@ local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000 + tonumber(time[2]) / 1000
 
 -- Counts the waiters. Of a long queue, only the first 1,000 are examined, because the server runs
--- no other command during a script. The others count even if they have expired.
+-- nothing else during a script. The others count as unexpired.
 local function waiting(queue, meta)
   local tokens = redis.call('LRANGE', queue, 0, -1)
   local count = math.max(#tokens - 1000, 0)
@@ -48,7 +48,6 @@ local function append_shared(answer, value, holders, meta)
   end
 end
 
--- One command for all: the server runs nothing else during the script.
 local values, queues = redis.call('MGET', unpack(KEYS)), {}
 for i = 3, #KEYS, 5 do
   queues[#queues + 1] = KEYS[i]

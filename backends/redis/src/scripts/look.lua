@@ -19,13 +19,13 @@ if old_run == run and (old_kept == kept or old_kept == '0') then
   return incarnation
 end
 if old_run == run then
-  -- Record that the server no longer persists every write. The opposite change isn't recorded
-  -- (above), because earlier writes may not be on disk.
+  -- The server no longer persists every write. The opposite change isn't recorded (above), because
+  -- earlier writes may not be on disk.
   number, longest = old_number, old_longest
 elseif state == 'votes' and old_kept == '1' and kept == '1' and was_replica ~= '1' then
   number, longest = old_number, old_longest
 else
-  -- Keep the old largest TTL: holds that the node has forgotten may have it.
+  -- Holds that the node has forgotten may have the old largest TTL.
   state, longest = 'new', old_longest or longest
 end
 incarnation = table.concat({ state, run, number, longest, kept }, ' ')

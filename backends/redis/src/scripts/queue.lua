@@ -2,7 +2,6 @@ local function kind_of(mode)
   return mode:find('/', 1, true) and 'semaphore' or 'lock'
 end
 
--- The queue of one lock. queue_of() adds its functions to those of holders_of().
 local function queue_of(lock, fence, queue, holders, meta, micros, counted)
   local call, its = redis.call, holders_of(lock, fence, holders, meta, micros)
   local now = math.floor(micros / 1000)
@@ -34,9 +33,9 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
     end
   end
 
-  -- Returns whether a waiter that can't be granted blocks the waiters behind it although its client
-  -- is gone. Under an exclusive hold, none of them can be granted, so it blocks none. The check
-  -- needs PUBLISH to count all receivers. Clients ignore the empty message.
+  -- Returns whether a waiter that can't be granted blocks others although its client is gone. Under
+  -- an exclusive hold, it blocks none. The check needs PUBLISH to count all receivers. Clients
+  -- ignore the empty message.
   local function blocks_as_gone_client(client)
     return counted and its.kind_of_marker
       and redis.pcall('PUBLISH', 'lockwright:offered:' .. client, '') == 0

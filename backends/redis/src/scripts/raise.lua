@@ -1,5 +1,5 @@
 -- Records a quorum's fence in the hold, and raises the counter to it, if the token still holds the
--- lock. If the hold has ended, the counter stays, because it may be a later hold's fence.
+-- lock. Otherwise, the counter stays, because it may be a later hold's fence.
 --
 -- KEYS  lock, fence, incarnation
 -- ARGV  token, fence, incarnation that the client read, lifetime of a counter in ms

@@ -14,13 +14,12 @@ local token = ARGV[1]
 local offered
 local tokens, records, micros, life
 
--- Offers the lock to tokens[1], as offer() in queue.lua does.
+-- As offer() in queue.lua.
 local function offer(value, fence, mark, client)
   redis.pcall('HDEL', KEYS[6], tokens[1])
   -- 8 days: a week longer than the mark, which is at most a day ahead.
   redis.call('SET', KEYS[3], fence .. ' ' .. mark, 'PX', '691200000')
-  -- An offer is written before it is published, because a message is sent even if the script fails
-  -- later.
+  -- An offer is written before PUBLISH, because the message is sent even if the script fails later.
   redis.call('SET', KEYS[1], value, 'PX', life)
   local receivers = redis.pcall('PUBLISH', 'lockwright:offered:' .. client,
     tokens[1] .. ' ' .. fence .. ' 1 ' .. fence .. ' ' .. life)
@@ -52,8 +51,7 @@ if current and current:find('lw1:', 1, true) == 1 and current:find(token, 5, tru
     redis.call('LPOP', KEYS[4])
     -- If the offer fails, release_full.lua still ends the hold.
     pcall(offer, value, time[1] .. ('00000' .. time[2]):sub(-6), mark, client)
-    -- release_full.lua sends the offer's lifetime to a waiter that may retry after the offer
-    -- lapses.
+    -- A waiter that may retry after the offer lapses needs its lifetime.
     local needs_lifetime
     for i = 2, 3 do
       local left = records[i] and records[i]:match('^%d+ %d+ (%d+)')

@@ -38,7 +38,7 @@ if not ended then
   end
 end
 
--- The hold has ended, so ignore later errors.
+-- The hold has ended, so later errors are ignored.
 pcall(function()
   life = 0
   if not ended or its.look(false) then

@@ -28,7 +28,7 @@ local function renew_shared(value, lock, fence, holders, meta, token, ttl)
   elseif redis.call('HEXISTS', meta, 'broken:' .. token) == 1 then
     return 'broken'
   end
-  -- PEXPIRE is the first write, for a full server (see release.lua).
+  -- PEXPIRE is the first write (see release.lua).
   redis.call('PEXPIRE', lock, math.max(redis.call('PTTL', lock), ttl + 2))
   extend_expiry(fence, ttl + IDLE_FENCE)
   extend_expiry(meta, ttl + 2)
@@ -38,14 +38,13 @@ end
 
 local call, pcall, keys, arguments, common = redis.call, redis.pcall, KEYS, ARGV, ARGV[1]
 local at, expires = 1, text(math.ceil(now + common))
--- The replies for holds outside the usual case below, by position. Nil if all holds are usual.
+-- The replies for holds outside the usual case below. Nil if all holds are usual.
 local answers
 for i = 3, #arguments do
   local lock, argument = keys[at], arguments[i]
   at = at + 1
-  -- The usual case creates few strings, for speed. It uses PEXPIREAT, because the server would
-  -- rewrite PEXPIRE as PEXPIREAT. GETRANGE reads 'lw1:' and the token, and fails for a key of
-  -- another type.
+  -- The usual case creates few strings, for speed. The server would rewrite PEXPIRE as PEXPIREAT.
+  -- GETRANGE reads 'lw1:' and the token, and fails for a key of another type.
   local head = pcall('GETRANGE', lock, '0', '35')
   if head == argument then
     call('PEXPIREAT', lock, expires)

@@ -4,8 +4,8 @@
 -- in `meta`:
 --   MODE FENCE SINCE IDENTITY
 -- After a break, the field `broken:TOKEN` of `meta` has the operator and the reason. While a lock
--- has shared or permit holders, its key contains a marker (value.lua). If the marker is missing, the
--- lock's key was deleted, and these holders no longer hold.
+-- has such holders, its key contains a marker (value.lua). If the marker is missing, the lock's key
+-- was deleted, and these holders no longer hold.
 --
 -- MODE is as in waiters.lua. SINCE is in µs, other times in ms.
 
@@ -27,7 +27,6 @@ local function holders_of(lock, fence, holders, meta, micros)
     end
   end
 
-  -- Reserves fences. Returns the first, or nil if next_fence() returns nil.
   local function count(fences, ttl)
     local last, marked_until = parse_counter(call('GET', fence))
     local first = next_fence(last, micros, fences)
@@ -37,7 +36,7 @@ local function holders_of(lock, fence, holders, meta, micros)
     end
   end
 
-  -- The number of held permits. Nil until its.fits() counts them, once per script.
+  -- The number of held permits. Nil until its.fits() counts them.
   local taken
 
   function its.fits(mode)
@@ -72,7 +71,7 @@ local function holders_of(lock, fence, holders, meta, micros)
     return count(fences, ttl)
   end
 
-  -- The write that grants the hold is last: if an earlier command fails, nothing is held.
+  -- The granting write is last: if an earlier command fails, nothing is held.
   function its.write(token, mode, life, value, first)
     if mode == 'x' then
       its.value = value
@@ -95,7 +94,7 @@ local function holders_of(lock, fence, holders, meta, micros)
   end
 
   -- Reads the lock, and removes holders that have expired or lack the marker. Returns false if the
-  -- lock's key isn't a string. `value` is the key's value: false if free, nil to read the key.
+  -- lock's key isn't a string. `value` is the key's value: false if free, nil if unknown.
   function its.look(value)
     if value == nil then
       value = get_string(lock)
@@ -120,8 +119,7 @@ local function holders_of(lock, fence, holders, meta, micros)
     return true
   end
 
-  -- Returns a shared or permit holder's mode, fence, ms left and identity, and the operator and
-  -- reason of a break.
+  -- Returns a shared or permit holder's mode, fence, ms left and identity, and the note of a break.
   function its.holder(token)
     local expires = its.kind_of_marker and call('ZSCORE', holders, token)
     if expires then
@@ -143,7 +141,7 @@ local function holders_of(lock, fence, holders, meta, micros)
     elseif by then
       return { 'again', first, '1', left }
     end
-    -- PEXPIRE is the first write, for a full server (see release.lua).
+    -- PEXPIRE is the first write (see release.lua).
     call('PEXPIRE', lock, text(math.max(call('PTTL', lock), ttl + 2)))
     extend_expiry(fence, ttl + IDLE_FENCE)
     extend_expiry(meta, ttl + 2)
@@ -161,8 +159,7 @@ local function holders_of(lock, fence, holders, meta, micros)
     pcall(function()
       local left = live_as_long(holders, at, now)
       if left then
-        -- The lock's key expires with the last hold, because other libraries wait for that key's
-        -- end.
+        -- The lock's key expires with the last hold, because other libraries wait for that.
         call('PEXPIRE', lock, text(left))
       else
         call('DEL', lock)
@@ -172,8 +169,8 @@ local function holders_of(lock, fence, holders, meta, micros)
     return true
   end
 
-  -- Transfers a shared hold or permit. Returns the fence, or nil if count() returns nil. If the
-  -- hold of `from` can't be removed, it expires.
+  -- Transfers a shared hold or permit. Returns the fence, or nil without one. If the hold of `from`
+  -- can't be removed, it expires.
   function its.rename(from, to, mode, ttl, value)
     local first = its.fence_for(mode, 1, ttl)
     if first then
@@ -186,7 +183,6 @@ local function holders_of(lock, fence, holders, meta, micros)
     return first
   end
 
-  -- Ends the hold of an offer that no client received.
   function its.revoke(token, mode)
     if mode == 'x' then
       call('DEL', lock)
@@ -197,8 +193,7 @@ local function holders_of(lock, fence, holders, meta, micros)
     end
   end
 
-  -- Returns the reply 'busy' or 'shared' of acquire.lua. The time left is that of the hold that
-  -- expires last.
+  -- Returns the reply 'busy' or 'shared' of acquire.lua, with the time left of the longest hold.
   function its.describe(counter)
     if not its.kind_of_marker then
       local left, is_hold = its.value and call('PTTL', lock) or 0, its.value and its.value:find('^lw1[:!]')

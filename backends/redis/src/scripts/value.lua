@@ -11,8 +11,8 @@
 --
 -- Any other value is another library's lock.
 
--- Returns the key's string, false if the key is missing, or an error table if it isn't a string.
--- Raises any other error, by a second GET.
+-- Returns the key's string, false if the key is missing, or an error table if it isn't a string. A
+-- second GET raises any other error.
 local function get_string(key)
   local value = redis.pcall('GET', key)
   if type(value) == 'table' and not value.err:find('WRONGTYPE', 1, true) then
@@ -21,11 +21,10 @@ local function get_string(key)
   return value
 end
 
--- A week in ms: how long a fence counter is kept once its last hold has ended and the clock has
--- reached the counter's value.
+-- How long in ms a fence counter is kept once its last hold has ended and the clock has reached its
+-- value.
 local IDLE_FENCE = 604800000
 
--- Returns 'held' or 'broken' if the value is an exclusive hold of the token, else nil.
 local function hold_state(value, token)
   if type(value) == 'string' and value:find(token, 5, true) == 5 then
     return value:find('lw1:', 1, true) == 1 and 'held' or value:find('lw1!', 1, true) == 1 and 'broken' or nil
@@ -37,8 +36,7 @@ local function text(number)
 end
 
 -- Returns an exclusive hold's token, first fence (nil without a counter), number of fences and
--- identity. For a broken hold, the text with the operator and the reason follows. Returns nil for
--- any other value.
+-- identity, and the note of a break. Returns nil for any other value.
 local function parse_hold(value, counter)
   if type(value) ~= 'string' then
     return nil

@@ -22,7 +22,7 @@ local first = tonumber(ARGV[3])
 -- vote_full.lua handles a counter with a mark.
 local is_usable = not counter or counter:find('^%d+$')
 if not value and is_usable and tonumber(counter or 0) < first and ARGV[1]:find(':1:', 37, true) == 37 then
-  -- The same as grant() in exclusive.lua, with one fence.
+  -- As grant() in exclusive.lua, with one fence.
   redis.call('SET', KEYS[2], ARGV[3], 'PX', ARGV[5])
   if redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2], 'NX') then
     return first

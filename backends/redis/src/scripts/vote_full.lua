@@ -1,4 +1,4 @@
--- Continues vote.lua: repeats a vote, reports the holder, or grants what vote.lua couldn't decide.
+-- Continues vote.lua.
 
 local ttl = tonumber(ARGV[2])
 local answer = again(KEYS[1], KEYS[2], ARGV[1]:sub(5, 36), value, counter, ttl)
@@ -7,8 +7,8 @@ if answer then
 elseif value then
   local left, is_hold = redis.call('PTTL', KEYS[1]), value:find('^lw1[:!]') ~= nil
   -- On a node, the queue is a flag that makes the release send a wake-up. The flag outlives the
-  -- hold by 0.5 to 1 s, and the client retries before that. A flag that lasts long enough isn't
-  -- extended: a write may wait for the disk, and fails on a full node.
+  -- hold by 0.5 to 1 s, and the client retries before. A long enough flag isn't extended: a write
+  -- may wait for the disk, and fails on a full node.
   local flag_left = ARGV[6] == '1' and is_hold and redis.call('PTTL', KEYS[3])
   if flag_left and flag_left < left + 500 then
     if flag_left == -2 then

@@ -19,8 +19,8 @@ local function parse_waiter(record)
   end
 end
 
--- Puts a waiter back at the front of the queue, by moving all others behind it. LPUSH would need
--- another permission.
+-- Puts a waiter back at the front of the queue by moving the others. LPUSH would need another
+-- permission.
 local function queue_again(queue, meta, token, record)
   redis.call('HSET', meta, token, record)
   for _ = 2, redis.call('RPUSH', queue, token) do

@@ -9,7 +9,7 @@
 if ARGV[2] ~= '0' then
   redis.call('SET', KEYS[3], 'released', 'PX', ARGV[2])
 end
--- The same check as hold_state() in value.lua.
+-- As hold_state() in value.lua.
 local value = redis.pcall('GET', KEYS[1])
 if type(value) ~= 'string' or value:find(ARGV[1], 5, true) ~= 5 or not value:find('^lw1[:!]') then
   return 0

@@ -59,7 +59,7 @@ impl<'c> Sentinels<'c> {
         let searching = async {
             loop {
                 match self.once(&connect).await {
-                    // Retry, because Sentinels name the dead master until a failover is complete.
+                    // Sentinels name the dead master until a failover is complete.
                     Err(failure) if failure.kind() == ErrorKind::Unavailable => {
                         last = Some(failure)
                     }
@@ -85,7 +85,7 @@ impl<'c> Sentinels<'c> {
             end = connect(moved_to(self.server, &master.at)) => {
                 end.map(|live| (live, master.epoch))
             }
-            // If the Sentinels name another master, stop waiting for this one, which may be frozen.
+            // Stops waiting for a replaced master, which may be frozen.
             () = self.another_than(&master) => Err(self.replaced(&master)),
         }
     }
@@ -168,16 +168,15 @@ fn is_majority(named: &[Master], sentinels: usize) -> bool {
     named.len() > sentinels / 2
 }
 
-/// Returns whether no more replies are needed: a majority of Sentinels has named a master, and the
-/// newest election isn't older than `latest`. If all aren't enough, the caller still uses them,
-/// because reset Sentinels count elections from zero.
+/// Returns whether a majority of Sentinels has named a master, and the newest election isn't older
+/// than `latest`. If all replies aren't enough, the caller still uses them, because reset Sentinels
+/// count elections from zero.
 fn are_enough(named: &[Master], sentinels: usize, latest: u64) -> bool {
     is_majority(named, sentinels) && named.iter().any(|master| master.epoch >= latest)
 }
 
 /// Records the epoch of a master's election. Returns false if the master may be outdated, as when a
-/// concurrent lookup has recorded a later epoch. `before` is the recorded one at the lookup's
-/// start.
+/// concurrent lookup has recorded a later epoch. `before` is the epoch at the lookup's start.
 fn record_election(latest: &AtomicU64, before: u64, epoch: u64, is_majority: bool) -> bool {
     if epoch >= before {
         return latest.fetch_max(epoch, Ordering::AcqRel) <= epoch;

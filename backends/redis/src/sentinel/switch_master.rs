@@ -1,5 +1,5 @@
-//! The Sentinels' notifications of failovers. The client then disconnects from the old master:
-//! after a freeze or a partition, it grants locks until it is demoted.
+//! The Sentinels' notifications of failovers. The client then disconnects from the old master,
+//! which may grant locks after a freeze or a partition until it is demoted.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -82,8 +82,7 @@ async fn subscribe(
     Ok((connection, pushes))
 }
 
-/// Disconnects from a replaced master. Asks all Sentinels, because a majority must name the new
-/// master, and only one sent the notification.
+/// Disconnects from a replaced master. A majority of the Sentinels must name the new master.
 async fn check(link: &Weak<Link>) {
     let Some(link) = link.upgrade() else { return };
     let Some(sentinels) = link.sentinels() else { return };

@@ -13,8 +13,8 @@ use crate::node::{No, Vote};
 
 const MOST_SPREAD: u32 = 32;
 
-/// Shorter rounds count as this long: after shorter random pauses, the clients would split the
-/// votes again.
+/// Shorter rounds count as this long: after shorter random pauses, clients would split the votes
+/// again.
 const SHORTEST_ROUND: Duration = Duration::from_millis(1);
 
 /// Poll interval while another library, which sends no wake-up, holds the lock.
@@ -101,7 +101,6 @@ impl Round {
                 queued: false,
             };
         }
-        // Random pauses keep clients with split votes from colliding again.
         let spread = names.split(&self.request.claim.name).min(MOST_SPREAD);
         let round = self.begun.elapsed().max(SHORTEST_ROUND);
         Busy {

@@ -49,7 +49,7 @@ impl Round {
         match self.most_noted() {
             (most, Some(fence)) if most >= quorum => Some(Votes::Agree(fence)),
             _ if yes + to_come < quorum => Some(Votes::TooFew),
-            // A quorum voted, but even with the awaited replies, no fence can get a quorum.
+            // Even with the awaited replies, no fence can get a quorum.
             (most, _) if yes >= quorum && most + to_come < quorum => Some(Votes::Differ),
             _ => None,
         }

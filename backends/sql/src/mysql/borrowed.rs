@@ -13,7 +13,6 @@ use super::dialect::{SESSION_SETTINGS, limits, number, row, rows_of};
 use crate::server::borrowed::foreign_answer;
 use crate::server::{Borrowed, Limits, Row};
 
-/// The variables that a request sets, except those of [`SAVE_OF_SERVER`].
 const VARIABLES: [&str; 15] = [
     "autocommit",
     "character_set_client",
@@ -52,7 +51,6 @@ const RESTORE_OF_SERVER: &str = "SET \
              transaction_read_only = @lockwright_read_only, \
              max_execution_time = @lockwright_statement */";
 
-/// Returns SQL that saves the session's variables and sets them for a request.
 pub(super) fn settings(time_limits: Limits) -> String {
     let save = VARIABLES.map(|name| format!("@lockwright_{name} = @@{name}")).join(", ");
     format!("SET {save}; {SAVE_OF_SERVER}; {SESSION_SETTINGS}; {}", limits(time_limits))
@@ -70,10 +68,9 @@ impl Borrowed<MySql> {
         on_result: impl FnMut(&MySqlQueryResult) + Send,
     ) -> sqlx::Result<Vec<Row>> {
         let request_id = Token::random().to_string();
-        // The text begins with DO, because a proxy may send a SELECT to a replica, and ProxySQL binds
-        // the program's connection to one server after a text that begins with SET. LIMIT overrides
-        // `sql_select_limit = 0`. SET TRANSACTION fails in an open transaction, whose ROLLBACK would
-        // undo a grant.
+        // The text begins with DO: a proxy may send a SELECT to a replica, and ProxySQL binds the
+        // connection to one server after a SET. LIMIT overrides `sql_select_limit = 0`. SET
+        // TRANSACTION fails in an open transaction, whose ROLLBACK would undo a grant.
         let text = format!(
             "DO 0; SELECT '{request_id}' LIMIT 1; \
              SET TRANSACTION ISOLATION LEVEL READ COMMITTED; {}; {}; {}",
@@ -87,7 +84,7 @@ impl Borrowed<MySql> {
         let mut next = async || match answers.try_next().await {
             Ok(Some(answer)) => Ok(answer),
             Ok(None) => Err(foreign_answer()),
-            // The server's error for another request doesn't apply to this one.
+            // The error belongs to another request.
             Err(error) if number(&error).is_some() => Err(sqlx::Error::Protocol(error.to_string())),
             Err(error) => Err(error),
         };

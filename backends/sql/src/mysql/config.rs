@@ -5,7 +5,7 @@ use super::dialect::MySql;
 use crate::server::config::{self, Common};
 use crate::server::tls;
 
-/// The URL parameters that sqlx supports. It silently ignores any other.
+/// The URL parameters that sqlx supports. It ignores any other.
 const OF_SQLX: &str =
     "sslmode, ssl-mode, sslca, ssl-ca, sslcert, ssl-cert, sslkey, ssl-key, socket";
 
@@ -48,8 +48,8 @@ impl Config {
 
     /// Creates settings from the driver's, such as `&pool.connect_options()`.
     ///
-    /// Lockwright opens its own connections, changes settings of their sessions, and ends a session
-    /// whose answer is late. The pool's callbacks, such as `after_connect`, don't apply. To use the
+    /// Lockwright opens its own connections, without the pool's callbacks such as `after_connect`,
+    /// changes settings of their sessions, and ends a session whose answer is late. To use the
     /// pool's connections instead, see [`from_pool`](Self::from_pool).
     pub fn from_options(server: &MySqlConnectOptions) -> Self {
         tls::choose_provider();
@@ -66,15 +66,15 @@ impl Config {
     /// Creates settings that use the connections of the program's pool, in the mode `lease` only.
     ///
     /// Each request takes a connection from the pool and returns it after the answer. It sets
-    /// variables of the session, and restores them at its end, except that user variables named
-    /// `@lockwright_…` remain. Lockwright prepares no statement. It closes a connection if a request
-    /// fails or is dropped, or if the program left a transaction open, as any query does with
+    /// variables of the session, and restores them at its end, except for user variables named
+    /// `@lockwright_…`. Lockwright prepares no statement. It closes a connection if a request fails
+    /// or is dropped, or if the program left a transaction open, as any query does with
     /// `autocommit = 0`. In return:
     ///
     /// - A request waits while the program uses all connections, and fails if none is free in time.
     ///   So a hold is lost if the program uses all of them for too long, or closes the pool.
-    ///   Lockwright uses at most 8 connections, one of them only for renewals if the pool has more
-    ///   than one. Each `Mysql` counts separately, so share one.
+    /// - Each `Mysql` uses at most 8 connections, one of them only for renewals if the pool has
+    ///   more than one. So share one.
     /// - A change whose answer is late is `Indeterminate`.
     /// - The pool's options must have a database. It contains the tables, unless
     ///   [`schema_name`](Self::schema_name) names another.

@@ -39,9 +39,9 @@ pub(super) const SESSION_SETTINGS: &str = "SET NAMES utf8mb4, time_zone = '+00:0
                      /*M!110602 , innodb_snapshot_isolation = 0 */; \
                      SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE";
 
-/// Returns SQL that sets the server's time limits, in whole seconds. A statement's limit exceeds the
-/// client's, because a server's timeout may follow a commit. On MariaDB, a limit that the session
-/// already has remains.
+/// Returns SQL that sets the server's time limits, in whole seconds. A statement's limit exceeds
+/// the client's, because a server's timeout may follow a commit. On MariaDB, the session's limit
+/// remains.
 pub(super) fn limits(limits: Limits) -> String {
     let lock = limits.answer.as_secs().max(1);
     let statement = limits.slow.as_secs() + 1;
@@ -56,7 +56,6 @@ pub(super) fn limits(limits: Limits) -> String {
 /// SQL for the time. Only `SYSDATE` reads the clock at each occurrence.
 const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', SYSDATE(6))";
 
-/// SQL for a number that identifies the server.
 const SERVER: &str =
     "CAST(CRC32(CONCAT_WS(':', @@hostname, @@port, @@server_id, @@datadir)) AS SIGNED)";
 
@@ -69,8 +68,8 @@ pub(super) fn session(row: Option<&Row>, opened: Instant) -> Option<ServerSessio
     Some(ServerSession { id: row.int(0).ok()?, server: row.int(1).ok()?, seen: 0, opened })
 }
 
-/// SQL for the holds to renew. The columns need a character set, because the database's default may
-/// lack the names' characters.
+/// SQL for the holds to renew. The columns' character set is explicit, because the database's
+/// default may lack characters.
 const ASKED: &str = "JSON_TABLE(:holds, '$[*]' COLUMNS (place FOR ORDINALITY, \
                      name VARCHAR(512) CHARACTER SET utf8mb4 PATH '$[0]', \
                      token VARCHAR(32) CHARACTER SET utf8mb4 PATH '$[1]', \
@@ -84,14 +83,12 @@ const LOCKED: &str = "JSON_TABLE(@lockwright_locked, '$[*]' COLUMNS (\
 const OLD: &str = "JSON_TABLE(@lockwright_old, '$[*]' COLUMNS (\
                    name VARCHAR(512) CHARACTER SET utf8mb4 PATH '$')) AS old";
 
-/// Columns of the JSON tables above. `{asked_name}` is `asked.name` with the collation of
-/// Lockwright's tables.
+/// Columns of the JSON tables above. `{asked_name}` is `asked.name` with the tables' collation.
 const COLUMNS: [&str; 5] = ["asked.name", "asked.token", "locked.name", "locked.token", "old.name"];
 
 #[derive(Clone)]
 pub(crate) struct MySql {
     pub(super) server: MySqlConnectOptions,
-    /// The program's pool: see [`Config::from_pool`].
     pool: Option<MySqlPool>,
     pub(super) credentials: Option<CredentialProvider>,
     tables: Tables,
@@ -116,7 +113,6 @@ impl MySql {
         }
     }
 
-    /// Records that no proxy shares sessions, so a session may be ended by its id.
     pub(super) fn set_direct(&self) {
         self.is_direct.store(true, Ordering::Relaxed);
     }
@@ -136,7 +132,7 @@ impl MySql {
         Ok(connection)
     }
 
-    /// Sets the tables' database if none is set, because the pool's sessions may use different ones.
+    /// Sets the tables' database if none is set: the pool's sessions may use different ones.
     pub(super) fn with_default_database(mut self, database: &str) -> Result<Self> {
         let tables = self.tables.found_in(Some(database.to_owned()));
         self.tables = tables.map_err(|error| error.with_backend(self.backend))?;
@@ -155,14 +151,14 @@ impl MySql {
         let fetched = match connection {
             Connection::Own(own) => fetch_each(own, text, count).await,
             Connection::OfPool(borrowed) => {
-                // Boxed, because deeper futures would exceed rustc's default recursion limit.
+                // Boxed, as in PostgreSQL's dialect.
                 let answer: Pin<Box<dyn Future<Output = _> + Send>> =
                     Box::pin(borrowed.fetch(&text, count));
                 answer.await
             }
         };
         match fetched {
-            // The session had already ended. No statement is skipped: a `KILL` is always the last.
+            // The session had already ended. A `KILL` is always the last statement.
             Err(error) if number(&error) == Some(NO_SUCH_THREAD) => Ok((Vec::new(), totals)),
             Err(error @ sqlx::Error::Database(_))
                 if (kills || totals.affected > 0) && totals.statements > 0 =>
@@ -260,7 +256,7 @@ impl Dialect for MySql {
         sessions: &[ServerSession],
     ) -> sqlx::Result<Vec<i64>> {
         let ids: Vec<_> = sessions.iter().map(|session| session.id.to_string()).collect();
-        // A restarted server reuses ids, so sessions from before the restart are skipped.
+        // A restarted server reuses ids, so older sessions are skipped.
         let text = format!(
             "SHOW GLOBAL STATUS LIKE 'Uptime'; \
              SELECT id, {SERVER} FROM information_schema.processlist WHERE id IN ({})",
@@ -277,7 +273,7 @@ impl Dialect for MySql {
                     && session.opened.elapsed().as_secs() <= uptime.saturating_add(1)
             };
             if sessions.iter().any(is_older) {
-                // A `KILL` doesn't wait for the session's end, so the session may still exist.
+                // A `KILL` doesn't wait for the session's end.
                 match self.fetch(connection, format!("KILL {id}")).await {
                     Err(error) if error.as_database_error().is_none() => return Err(error),
                     Ok(_) | Err(_) => {}
@@ -292,8 +288,8 @@ impl Dialect for MySql {
         Ok(self.fetch_counted(connection, text).await?.0)
     }
 
-    /// Executes a statement: prepared on own connections without a proxy, as text otherwise. An
-    /// update returns one row: the number of matched rows, and the last insert id.
+    /// Executes a statement: prepared on own connections without a proxy, else as text. An update
+    /// returns one row: the number of matched rows, and the last insert id.
     async fn execute(
         &self,
         connection: &mut Connection,
@@ -337,7 +333,6 @@ impl Dialect for MySql {
         text.push('\'');
     }
 
-    /// Judges by the error's number, because most SQLSTATEs are `HY000`.
     fn judge(error: &sqlx::Error) -> Option<Verdict> {
         let sqlx::Error::AnyDriverError(error) = error else { return judge(number(error)?) };
         let Later(error) = error.downcast_ref()?;
@@ -382,7 +377,6 @@ async fn fetch_each(
     rows_of(sqlx::raw_sql(AssertSqlSafe(text)).fetch_many(connection), on_result).await
 }
 
-/// Calls `on_result` with each statement's result.
 pub(super) async fn rows_of(
     mut answers: BoxStream<'_, sqlx::Result<Either<MySqlQueryResult, MySqlRow>>>,
     mut on_result: impl FnMut(&MySqlQueryResult) + Send,
@@ -397,7 +391,6 @@ pub(super) async fn rows_of(
     Ok(rows)
 }
 
-/// The results of a request's statements.
 #[derive(Default)]
 struct Totals {
     statements: u64,
@@ -414,7 +407,7 @@ impl Totals {
     }
 }
 
-/// An error of a request whose earlier statement made a change.
+/// An error after an earlier statement of the request made a change.
 #[derive(Debug)]
 struct Later(sqlx::Error);
 
@@ -467,8 +460,8 @@ pub(super) const INTERRUPTED: u16 = 1317;
 const NO_SUCH_THREAD: u16 = 1094;
 const IN_TRANSACTION: u16 = 1568;
 
-/// Returns whether the server couldn't prepare the statement, and so didn't execute it: its clients
-/// have too many prepared statements (1461), or a table changes too often (1615).
+/// Returns whether the statement was neither prepared nor executed: there are too many prepared
+/// statements (1461), or a table changes too often (1615).
 fn cannot_prepare(error: &sqlx::Error) -> bool {
     matches!(number(error), Some(1461 | 1615))
 }
@@ -482,8 +475,8 @@ pub(super) fn is_the_end(number: u16) -> bool {
 }
 
 /// Classifies an error by its [number](https://mariadb.com/kb/en/mariadb-error-codes/). A failed
-/// statement has no effect, because the server rolls it back. Errors that may follow a commit are
-/// `Indeterminate`, and so is a [`Later`] error.
+/// statement has no effect, because the server rolls it back. Errors that may follow a commit, and
+/// a [`Later`] error, are `Indeterminate`.
 fn judge(number: u16) -> Option<Verdict> {
     verdicts!(number;
         1045 | 1698 => Denied, tls::REFUSED_OR_ENCRYPTED_ONLY;

@@ -4,10 +4,10 @@ use super::dialect::{MySql, fetch_on};
 use crate::server::errors::not_connected;
 use crate::server::{Pool, Row};
 
-/// Returns whether a proxy shares sessions: uses the first connection's session for a transaction
-/// on the second, or switches the first connection to another session. Also returns true if a proxy
-/// answers [`SESSION`] with its own number, like ProxySQL, and so would apply a `KILL` to its own
-/// connections. Returns `None` after a timeout, as behind a proxy with a single session.
+/// Returns whether a proxy uses the first connection's session for a transaction on the second, or
+/// switches the first to another session. Also returns true if a proxy answers [`SESSION`] with its
+/// own number, like ProxySQL, and so would `KILL` its own connections. Returns `None` after a
+/// timeout, as behind a proxy with a single session.
 pub(super) async fn shares_sessions(pool: &Pool<MySql>) -> Result<Option<bool>> {
     let dialect = pool.dialect();
     let limit = pool.limits().connect;

@@ -7,8 +7,8 @@
 //! There is no renewal, no loss, and no fence.
 //!
 //! - **Take the lock before the transaction reads anything.** At `REPEATABLE READ`, MySQL's
-//!   default, plain `SELECT`s see the state at the transaction's first `SELECT`. If the first
-//!   `SELECT` precedes the wait, later ones miss all changes made during the wait.
+//!   default, plain `SELECT`s see the state at the transaction's first `SELECT`, and so miss all
+//!   changes made during a later wait.
 //! - The lock excludes other transactions, and programs that lock the name's row with `SELECT … FOR
 //!   UPDATE` or change it. It doesn't exclude holds of a [`Mysql`](super::Mysql).
 //! - A transaction may take one lock repeatedly, and several locks. Always take them in the same
@@ -16,13 +16,13 @@
 //! - A name's row remains until [`InTransaction::sweep`]. The server may report a deadlock when a
 //!   name's first transaction is rolled back while two or more others wait.
 //! - On a cluster with several primaries (Galera), two transactions on different nodes can both
-//!   have the lock. Only one can commit.
+//!   have the lock, but only one can commit.
 //!
 //! # A fence
 //!
 //! After [`check_fence`](check_fence()), a second transaction that checks a fence of the same name
-//! waits for the first. The second then sees the first's writes, unless an earlier read has set the
-//! second's snapshot.
+//! waits for the first. It then sees the first's writes, unless an earlier read has set its
+//! snapshot.
 
 use std::time::Duration;
 
@@ -47,20 +47,18 @@ const RESTORE: &str = "SET @lockwright = NULL \
                        /*!80000 , SESSION innodb_lock_wait_timeout = @lockwright_limit */";
 
 /// SQL that fails if the wait's transaction has ended. It tests the savepoint, because without
-/// autocommit, a new transaction may be open. Returns whether the server looks for deadlocks, and
-/// the session's limit on waits in seconds.
+/// autocommit, a new transaction may be open. Returns whether the server detects deadlocks, and the
+/// session's limit on waits in seconds.
 const PASSED: &str = "RELEASE SAVEPOINT lockwright_probe; \
                       SELECT @@innodb_deadlock_detect, @@SESSION.innodb_lock_wait_timeout";
 
-/// The pause between attempts in the last second of a wait.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Locks a name in the application's own transaction, until the transaction ends.
 ///
 /// After [`Outcome::Busy`] the transaction is unchanged. MariaDB supports [`Wait::No`] and
 /// fractions of a second. MySQL waits for whole seconds, and at least one. A connected
-/// [`Mysql`](super::Mysql) or [`InTransaction::make_tables`] creates the tables. See the [module's
-/// page](self).
+/// [`Mysql`](super::Mysql) or [`InTransaction::make_tables`] creates the tables.
 ///
 /// # Errors
 /// - [`InvalidInput`](lockwright_core::ErrorKind::InvalidInput): an invalid [name](LockName), or no
@@ -84,8 +82,8 @@ pub async fn lock_in_transaction(
     DEFAULT.lock(tx, name, wait).await
 }
 
-/// The functions of this module, for tables with a chosen prefix and database. Create one value and
-/// reuse it.
+/// The functions of this module, for tables with a chosen prefix and database. Create one and reuse
+/// it.
 #[derive(Debug, Clone)]
 pub struct InTransaction {
     tables: Tables,
@@ -116,13 +114,12 @@ impl InTransaction {
 
     /// Returns the SQL of [`check_fence`](check_fence()), for another driver or language: two
     /// statements, to be executed in the transaction of the write. The parameters of the first are
-    /// the name, and then the fence (a `BIGINT`) three times. The parameter of the second is the name.
-    ///
-    /// The second statement returns one row with the highest fence. If that fence is above the
+    /// the name, and then the fence (a `BIGINT`) three times. The parameter of the second is the
+    /// name. The second returns one row with the highest fence. If that fence is above the
     /// holder's, a later holder has written: roll the transaction back.
     ///
-    /// Run it in an explicit transaction: with autocommit, it protects nothing, and no error reports
-    /// that. The table must exist: see [`make_tables`](Self::make_tables).
+    /// Run it in an explicit transaction: with autocommit, it protects nothing, and no error
+    /// reports that. The table must exist: see [`make_tables`](Self::make_tables).
     ///
     /// ```
     /// let [record, read] = lockwright_sql::mysql::InTransaction::new().fence_check();
@@ -199,7 +196,6 @@ impl InTransaction {
     }
 }
 
-/// Returns an error if the transaction has ended, or if the wait may be an undetected deadlock.
 async fn passed(tx: &mut MySqlConnection, limit: &Limit) -> Result<()> {
     fetch_on(tx, RESTORE.to_owned()).await.map_err(|cause| failed(&cause))?;
     let rows = fetch_on(tx, PASSED.to_owned()).await.map_err(|cause| match number(&cause) {

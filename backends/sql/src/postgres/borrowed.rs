@@ -1,6 +1,6 @@
 //! Requests on the connections of the program's pool.
 //!
-//! sqlx's pool may hand out a connection with an open transaction, if the program dropped its
+//! sqlx's pool may return a connection with an open transaction, if the program dropped its
 //! `BEGIN`, or with an unread answer, if a `COPY` failed or was dropped. The session may have any
 //! settings. So each request begins with statements that detect these, and replace the settings.
 
@@ -23,8 +23,8 @@ pub(super) fn settings(limits: Limits, has_schema: bool) -> String {
 impl Borrowed<Postgres> {
     pub(super) async fn fetch(&mut self, text: &str) -> sqlx::Result<Vec<Row>> {
         let request_id = Token::random().to_string();
-        // The request has a transaction of its own if that began with this message. A grant in an
-        // earlier one would end with its `ROLLBACK`.
+        // A grant in a transaction that began before this message would end with that one's
+        // `ROLLBACK`.
         let text = format!(
             "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; {}\
              SELECT '{request_id}', CASE WHEN current_setting('synchronous_commit') = 'off' \
@@ -43,8 +43,8 @@ impl Borrowed<Postgres> {
         answer
     }
 
-    /// Returns the rows after the one with `request_id`. An earlier error without it
-    /// may belong to another request.
+    /// Returns the rows after the one with `request_id`. An error before it may belong to another
+    /// request.
     async fn answer(&mut self, text: String, request_id: &str) -> sqlx::Result<Vec<Row>> {
         // Safe: table names are checked, and `literal` writes values.
         let mut answer = sqlx::raw_sql(AssertSqlSafe(text)).fetch(&mut *self.connection);
@@ -62,6 +62,6 @@ impl Borrowed<Postgres> {
     }
 }
 
-/// The text of the server's error if the request began in an earlier transaction, or in another
-/// encoding. Nothing of the request was carried out then.
+/// The server's error if the request began in an earlier transaction, or in another encoding.
+/// Nothing of it was carried out then.
 pub(super) const UNUSABLE: &str = "lockwright: unusable session";

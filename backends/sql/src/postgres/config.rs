@@ -47,8 +47,8 @@ impl Config {
 
     /// Creates settings from the driver's, such as `&pool.connect_options()`.
     ///
-    /// Lockwright opens its own connections, sets time limits in their sessions, and ends a session
-    /// whose answer is late. The pool's callbacks, such as `after_connect`, don't apply. To use the
+    /// Lockwright opens its own connections, without the pool's callbacks such as `after_connect`,
+    /// sets time limits in their sessions, and ends a session whose answer is late. To use the
     /// pool's connections instead, see [`from_pool`](Self::from_pool).
     pub fn from_options(server: &PgConnectOptions) -> Self {
         tls::choose_provider();
@@ -73,8 +73,8 @@ impl Config {
     ///   see [`Profile::wake_up`](lockwright_core::Profile).
     /// - A request waits while the program uses all connections, and fails if none is free in time.
     ///   So a hold is lost if the program uses all of them for too long, or closes the pool.
-    ///   Lockwright uses at most 8 connections, one of them only for renewals if the pool has more
-    ///   than one. Each `Postgres` counts separately, so share one.
+    /// - Each `Postgres` uses at most 8 connections, one of them only for renewals if the pool has
+    ///   more than one. So share one.
     /// - A change whose answer is late is `Indeterminate`.
     /// - Without [`schema_name`](Self::schema_name), `connect` finds the tables by the search path
     ///   of one session, or creates them in the first schema of that path.

@@ -20,16 +20,14 @@ use crate::server::{
 #[derive(Clone)]
 pub(crate) struct Postgresql {
     pub(super) server: PgConnectOptions,
-    /// The program's pool: see [`Config::from_pool`].
     pool: Option<PgPool>,
     pub(super) credentials: Option<CredentialProvider>,
     tables: Tables,
     backend: &'static str,
-    /// This client's mark: see [`pooler`](super::pooler).
+    /// See [`pooler`](super::pooler).
     mark: Option<String>,
 }
 
-/// SQL for the server's start time, which identifies the server.
 const SERVER: &str = "(extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint";
 
 pub(super) const MARK: &str = "current_setting('lockwright.mark', true)";
@@ -65,7 +63,6 @@ impl Postgresql {
         self
     }
 
-    /// Returns a pool for a [`PgListener`](sqlx::postgres::PgListener).
     pub(super) async fn single_connection_pool(
         &self,
         connect_limit: Duration,
@@ -110,8 +107,7 @@ impl Postgresql {
         )
     }
 
-    /// Sets the tables' schema if none is set, because the pool's sessions may have different search
-    /// paths.
+    /// Sets the tables' schema if none is set: the pool's sessions may have different search paths.
     pub(super) fn within(mut self, found: Option<String>) -> Result<Self> {
         self.tables = self.tables.found_in(found).map_err(|e| e.with_backend(self.backend))?;
         Ok(self)

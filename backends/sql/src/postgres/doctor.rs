@@ -11,7 +11,7 @@ use lockwright_core::backend_util::finding;
 
 const OLDEST_MAINTAINED: i64 = 140_000;
 
-/// The ages (in transactions, in seconds) above which a snapshot is old.
+/// In transactions, and in seconds.
 const OLD_SNAPSHOT: (i64, i64) = (10_000, 60);
 
 pub(super) async fn examine(pool: &Arc<Pool<Postgresql>>) -> Result<Vec<Finding>> {
@@ -32,7 +32,6 @@ pub(super) async fn examine(pool: &Arc<Pool<Postgresql>>) -> Result<Vec<Finding>
     Ok(findings)
 }
 
-/// Reads the row of examine.sql. Returns whether the server is a replica, and the findings.
 fn server(
     row: &Row,
     asked: SystemTime,

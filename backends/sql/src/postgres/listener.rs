@@ -19,22 +19,20 @@ use crate::server::lease::ReleaseListener;
 use crate::server::session_lock::Permit;
 use crate::server::{Dialect, Effect, Pool, Sql, Use, Value};
 
-/// The time limit for a probe, a notification that this client sends to itself.
+/// The time limit for a notification that this client sends to itself.
 const PROBE: Duration = Duration::from_secs(2);
 
-/// How long waiters poll after a probe was lost.
 const POLL_FOR: Duration = Duration::from_secs(60);
 
 const LOOK: Duration = Duration::from_secs(2);
 
-/// How long the listening connection stays open without waiters.
 const UNUSED: Duration = Duration::from_secs(60);
 
 const PAUSE: Duration = Duration::from_millis(500);
 
 pub(super) struct Listener {
     shared: Arc<Shared>,
-    /// The runtime of the connect call. While it exists, the listening task runs on it: a waiter's
+    /// The runtime of the connect call. The listening task runs on it while it exists: a waiter's
     /// runtime may end while others need the task.
     runtime: Handle,
     task: Mutex<Option<JoinHandle<()>>>,
@@ -91,8 +89,7 @@ impl Drop for Listener {
     }
 }
 
-/// Wakes the waiters when the listening task or its runtime ends. They retry, and start another
-/// task.
+/// Wakes the waiters when the listening task or its runtime ends. Their retries start another task.
 struct Listening(Arc<Shared>);
 
 impl Drop for Listening {
@@ -121,7 +118,6 @@ async fn listen(shared: Arc<Shared>) {
             }
             Err(error) => {
                 tracing::debug!(%error, "the listening connection was lost");
-                // Notifications may have been lost, so all waiters retry.
                 waiters.wake_all();
                 tokio::time::sleep(PAUSE).await;
             }
@@ -184,7 +180,7 @@ pub(super) async fn is_notified_at_all(pool: &Arc<Pool<Postgresql>>) -> Result<b
 /// The permit is last, to be dropped after the connection.
 type Line = (PgListener, Permit<Postgresql>);
 
-/// Opens a connection that listens. Returns `None` behind a pooler.
+/// Returns `None` behind a pooler.
 async fn line(pool: &Pool<Postgresql>, permit: Permit<Postgresql>) -> sqlx::Result<Option<Line>> {
     let limits = pool.limits();
     let dialect = pool.dialect();
@@ -193,7 +189,7 @@ async fn line(pool: &Pool<Postgresql>, permit: Permit<Postgresql>) -> sqlx::Resu
     let opening = async move {
         let only_one = shared.single_connection_pool(limits.connect).await?;
         let mut listener = PgListener::connect_with(&only_one).await?;
-        // With eager reconnects, waiters would silently miss notifications.
+        // An eager reconnect would hide missed notifications.
         listener.eager_reconnect(false);
         let rows = fetch_on(listener.acquire().await?, identity).await?;
         let session = rows.first().and_then(|row| Postgresql::session(row, begun).ok().flatten());

@@ -45,11 +45,9 @@ use dialect::Postgresql;
 use listener::Listener;
 use pooler::Server;
 
-/// The polling interval with notifications: long, because losing the listening connection wakes all
-/// waiters.
+/// The polling interval with notifications. A lost listening connection wakes all waiters.
 const SLOW_POLL: Duration = Duration::from_secs(10);
 
-/// The longest polling interval without notifications.
 const POLL: Duration = Duration::from_millis(100);
 
 /// Locks on a PostgreSQL server.
@@ -83,9 +81,8 @@ impl Config {
     /// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): the server can't be reached.
     pub async fn connect(self) -> Result<Postgres> {
         let kind = self.common.mode.kind();
-        // One session is reserved: in the lease mode for a listener, in the other modes for
-        // connections without holds. Behind a pooler, which delivers no notifications, the lease
-        // mode reserves none.
+        // One session is reserved: in the lease mode for a listener, unless a pooler prevents
+        // notifications, in the other modes for connections without holds.
         let (pool, look) = self.look(kind.is_some()).await?;
         let is_direct = look.is_direct;
         if !self.common.for_diagnosis {
@@ -130,8 +127,7 @@ impl Config {
         let marked = Arc::new(Pool::new(dialect.clone().marked(), limits, sessions));
         match Server::look(&marked).await {
             Ok(look) => Ok((marked, look)),
-            // A pooler may have rejected the mark (see pooler.rs). If not, the retry without a mark
-            // fails too.
+            // A pooler may have rejected the mark (see pooler.rs). If not, this retry fails too.
             Err(error) if error.kind() == ErrorKind::InvalidConfig => {
                 let sessions = self.common.sessions(listens_by_pooler)?;
                 let pool = Arc::new(Pool::new(dialect, limits, sessions));

@@ -2,7 +2,7 @@
 //!
 //! Each connection sets `lockwright.mark` to a random value of this client: the mark. A pooler
 //! rejects the setting, drops it, or returns another client's mark. Until the client has read its
-//! own mark, it sets nothing else, because a pooler's clients may share the session.
+//! own, it sets nothing else, because a pooler's clients may share the session.
 
 use lockwright_core::{Error, ErrorKind, Result};
 
@@ -15,11 +15,9 @@ const OLDEST: i64 = 120_000;
 pub(super) struct Server {
     pub(super) is_replica: bool,
     pub(super) version: i64,
-    /// True if every name can be stored, and compared by its bytes.
     is_utf8: bool,
     pub(super) is_direct: bool,
     product: String,
-    /// See [`Postgresql::schema`].
     pub(super) schema: Option<String>,
 }
 

@@ -7,18 +7,18 @@
 //! ends. There is no renewal, no loss, and no fence.
 //!
 //! - The lock excludes other transactions, holds in the mode [`session`](super::Mode::Session), and
-//!   other programs that lock the [key](#the-key-of-a-name). It doesn't exclude holds in the modes
-//!   `lease` and `row`.
+//!   other programs that lock the [key](#the-key-of-a-name), but not holds in the modes `lease` and
+//!   `row`.
 //! - A transaction may take one lock repeatedly, and several locks. Always take them in the same
 //!   order: on a deadlock, one transaction gets an error after `deadlock_timeout`.
-//! - The transaction must be `READ COMMITTED`, PostgreSQL's default. Higher levels are rejected:
-//!   their statements see the state before the wait.
+//! - The transaction must be `READ COMMITTED`, PostgreSQL's default. At higher levels, which are
+//!   rejected, statements see the state before the wait.
 //! - The lock works behind a transaction pooler.
 //!
 //! # The key of a name
 //!
-//! An advisory lock has a 64-bit key. Lockwright uses the first 64 bits of the name's SHA-256.
-//! Programs without Lockwright can take the same lock:
+//! An advisory lock's key has 64 bits: here, the first 64 bits of the name's SHA-256. Programs
+//! without Lockwright can take the same lock:
 //!
 //! ```sql
 //! SELECT pg_advisory_xact_lock(
@@ -67,17 +67,17 @@ const ROLL_BACK: &str = "ROLLBACK TO SAVEPOINT lockwright; RELEASE SAVEPOINT loc
 ///   broken connection, which ends the transaction.
 ///
 /// # Cancel safety
-/// After a drop, the server may still wait on the connection for up to five seconds, or for a
-/// second more than its `deadlock_timeout` if that is longer. Drop the transaction: it is rolled
-/// back after the wait. An explicit `rollback()` returns the wait's error, and the connection's
-/// next use rolls back. If the server has a `client_connection_check_interval`, closing the
-/// connection ends the wait.
+/// After a drop, the server may still wait on the connection for up to five seconds, or for a second
+/// more than its `deadlock_timeout` if that is longer. A `client_connection_check_interval` of the
+/// server ends the wait when the connection closes. Drop the transaction: it is rolled back after
+/// the wait. An explicit `rollback()` returns the wait's error, and the connection's next use rolls
+/// back.
 pub async fn lock_in_transaction(tx: &mut PgConnection, name: &str, wait: Wait) -> Result<Outcome> {
     DEFAULT.lock(tx, name, wait).await
 }
 
-/// The functions of this module, for tables with a chosen prefix and schema. Create one value and
-/// reuse it.
+/// The functions of this module, for tables with a chosen prefix and schema. Create one and reuse
+/// it.
 #[derive(Debug, Clone)]
 pub struct InTransaction {
     tables: Tables,
@@ -96,7 +96,6 @@ impl InTransaction {
         Self {
             try_lock: sql(include_str!("queries/transaction_try.sql")),
             wait: sql(include_str!("queries/transaction_wait.sql")),
-            // The savepoint fails outside a transaction.
             fence: sql(&format!(
                 "SAVEPOINT lockwright;\n{FENCE_CHECK};\nRELEASE SAVEPOINT lockwright"
             )),
@@ -107,13 +106,11 @@ impl InTransaction {
 
     /// Returns the SQL of [`check_fence`](check_fence()), for another driver or language: one
     /// statement, to be executed in the transaction of the write. `$1` is the name, a text, and
-    /// `$2` the fence, a `bigint`.
+    /// `$2` the fence, a `bigint`. It returns one row with the highest fence. If that fence is
+    /// above `$2`, a later holder has written: roll the transaction back.
     ///
-    /// The statement returns one row with the highest fence. If that fence is above `$2`, a later
-    /// holder has written: roll the transaction back.
-    ///
-    /// Run it in an explicit transaction: with autocommit, it protects nothing, and no error reports
-    /// that. The table must exist: see [`make_tables`](Self::make_tables).
+    /// Run it in an explicit transaction: with autocommit, it protects nothing, and no error
+    /// reports that. The table must exist: see [`make_tables`](Self::make_tables).
     ///
     /// ```
     /// let sql = lockwright_sql::postgres::InTransaction::new().fence_check();
@@ -172,7 +169,7 @@ impl InTransaction {
     }
 }
 
-/// Executes SQL that begins with a savepoint. After an error, rolls back to that savepoint.
+/// Executes SQL that begins with a savepoint, to which an error rolls back.
 async fn run(tx: &mut PgConnection, sql: &Sql, arguments: Arguments<'_>) -> sqlx::Result<Vec<Row>> {
     let answer = fetch_on(tx, sql.render(arguments, Postgresql::literal)).await;
     if let Err(cause) = &answer
@@ -231,7 +228,7 @@ fn failed(cause: &sqlx::Error) -> Error {
     error.with_backend(BACKEND).with_source(cause.to_string())
 }
 
-/// Returns at least 1, because 0 disables the timeout, and at most the server's longest timeout.
+/// Returns at least 1, because 0 disables the timeout, and at most the server's limit.
 fn millis(wait: Duration) -> i64 {
     i32::try_from(wait.as_micros().div_ceil(1_000)).unwrap_or(i32::MAX).max(1).into()
 }

@@ -1,7 +1,6 @@
-//! Ends abandoned sessions: this client closed the connection, or stopped waiting for its opening.
-//!
-//! A server process that waits for a lock or a replica doesn't notice a closed connection, so a
-//! task ends these sessions through another connection.
+//! Ends sessions whose connection this client closed or stopped opening. A server process that
+//! waits for a lock or a replica doesn't notice that, so a task ends its session through another
+//! connection.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -17,7 +16,7 @@ use super::{Dialect, Limits, SessionPermit, errors};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ServerSession {
     pub(crate) id: i64,
-    /// Identifies the server, because another server may use the same `id` after a failover.
+    /// Identifies the server, because another one may use the same `id` after a failover.
     pub(crate) server: i64,
     /// A server time in µs at which the session existed. On PostgreSQL, a later session may have
     /// the same `id`.
@@ -28,16 +27,15 @@ pub(crate) struct ServerSession {
 
 pub(crate) enum Session {
     Open(ServerSession),
-    /// One task, which ends if the set is dropped. The task returns the session if the server
-    /// opened one.
+    /// One task, which ends if the set is dropped.
     Opening(JoinSet<Option<ServerSession>>),
 }
 
 /// A connection and its session, which is `None` behind a pooler.
 pub(crate) type Opened<C> = (C, Option<ServerSession>);
 
-/// Opens a connection in a task that continues if the caller drops the receiver: the server may
-/// still open a session, whose id only the task receives.
+/// Opens a connection in a task, even if the caller drops the receiver: the server may still open a
+/// session, whose id only the task receives.
 pub(crate) fn open<C: Send + 'static>(
     runtime: &Handle,
     opening: impl Future<Output = sqlx::Result<Opened<C>>> + Send + 'static,
@@ -61,11 +59,11 @@ const TRIES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_s
 /// The time limit of a request that ends sessions.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// An abandoned opening counts as failed after a connection begun over [`LIMIT`] later has worked
-/// this long.
+/// An abandoned opening counts as failed once a connection that was begun over [`LIMIT`] later has
+/// worked this long.
 const OVERDUE: Duration = Duration::from_secs(1);
 
-/// The longest time limit for one attempt to connect, and so the longest wait of a request after an
+/// The longest time limit for an attempt to connect, and so the longest wait of a request after an
 /// outage. Each timeout doubles the limit, so a frozen server later opens few sessions.
 const LONGEST_CONNECT: Duration = Duration::from_secs(15);
 
@@ -108,7 +106,6 @@ impl Ending {
         }
     }
 
-    /// Updates the session if its opening has ended. Returns true if no session was opened.
     fn poll_opening(&mut self) -> bool {
         let Session::Opening(opening) = &mut self.session else { return false };
         match opening.try_join_next() {
@@ -299,8 +296,6 @@ impl<D: Dialect> Abandoned<D> {
         }
     }
 
-    /// Ends the sessions, and returns the ids of those that still existed. If `sessions` is empty,
-    /// only checks that the server answers.
     async fn end(
         &self,
         connection: &mut D::Connection,

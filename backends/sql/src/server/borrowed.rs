@@ -4,7 +4,6 @@ use sqlx::{Database, Pool};
 /// A connection of the program's own pool, for one request.
 pub(crate) struct Borrowed<D: Database> {
     pub(crate) connection: PoolConnection<D>,
-    /// SQL that prepares the session for the request.
     pub(crate) settings: String,
     /// False to close the connection instead of returning it.
     pub(crate) is_clean: bool,

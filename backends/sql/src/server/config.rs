@@ -73,8 +73,6 @@ impl Common {
         Ok(SessionLimit::held(total, listens, self.mode == Mode::Session))
     }
 
-    /// Returns how many connections of the program's pool Lockwright may use, or an error if a
-    /// setting needs its own connections.
     pub(crate) fn borrowed_sessions<D: Database>(&self, pool: &Pool<D>) -> Result<SessionLimit> {
         if self.mode != Mode::Lease {
             return Err(Error::invalid_config(
@@ -93,7 +91,6 @@ impl Common {
     }
 }
 
-/// Reads a URL with one of the schemes. `drivers` lists the parameters for the database driver.
 pub(crate) fn parse<T: FromStr<Err = sqlx::Error>>(
     url: &str,
     schemes: [&str; 2],
@@ -205,9 +202,8 @@ macro_rules! common_settings {
             }
 
             /// Sets the time limit for the server's answer; 1.2 s by default, 3 s in the modes
-            /// `session` and `row`. In the lease mode, the limit is at most half of the request's
-            /// TTL, for a renewal at most a fifth. Unless this method is called, listings and
-            /// sweeps may take 5 s.
+            /// `session` and `row`, and 5 s for listings and sweeps. In the lease mode, the limit
+            /// is at most half of the request's TTL, for a renewal at most a fifth.
             pub fn response_timeout(mut self, limit: std::time::Duration) -> Self {
                 self.common.answer = Some(limit);
                 self
@@ -221,8 +217,8 @@ macro_rules! common_settings {
 
             /// Sets a provider of credentials, which replace the login in the URL.
             ///
-            /// The server checks credentials only when a connection opens. A connection stays open
-            /// after its token expires, unless the server closes it.
+            /// The server checks them only when a connection opens. A connection stays open after
+            /// its token expires, unless the server closes it.
             pub fn credentials(mut self, provider: lockwright_core::CredentialProvider) -> Self {
                 self.common.credentials = Some(provider);
                 self
@@ -256,7 +252,6 @@ macro_rules! common_settings {
         }
 
         impl $dialect {
-            /// Returns the options of a new connection, with the provider's credentials.
             pub(super) async fn options(&self) -> sqlx::Result<$options> {
                 let Some(provider) = &self.credentials else { return Ok(self.server.clone()) };
                 let login = provider.credentials().await;

@@ -45,14 +45,12 @@ pub(crate) trait Dialect: Send + Sync + Sized + 'static {
 
     fn is_by_file(&self) -> bool;
 
-    /// Opens a connection, with server-side time limits where possible.
     fn open(
         &self,
         limits: Limits,
     ) -> impl Future<Output = sqlx::Result<Opened<Self::Connection>>> + Send;
 
-    /// True if `open` takes a connection of the program's own pool, which returns there when it is
-    /// dropped.
+    /// True if `open` takes a connection of the program's own pool.
     fn borrows(&self) -> bool {
         false
     }

@@ -12,8 +12,8 @@ const MANY_NAMES: i64 = 1_000_000;
 
 const FEW_CONNECTIONS: i64 = 20;
 
-/// Returns a finding if the connection leaves this machine without encryption. Behind a pooler or a
-/// proxy, `query` examines its connection to the server, not the client's.
+/// Returns a finding if the connection leaves this machine without encryption. Behind a pooler,
+/// `query` examines only the pooler's connection to the server.
 pub(crate) async fn encryption<D: Dialect>(
     pool: &Pool<D>,
     is_demanded: bool,
@@ -39,7 +39,7 @@ pub(crate) async fn encryption<D: Dialect>(
     )))
 }
 
-/// Compares the server's time `now`, in µs, with this machine's time before and after the request.
+/// Compares the server's time `now`, in µs, with this machine's.
 pub(crate) fn clock(now: i64, asked: SystemTime, answered: SystemTime) -> Option<Finding> {
     let server = UNIX_EPOCH + Duration::from_micros(now.try_into().unwrap_or(0));
     let ahead = server.duration_since(answered).unwrap_or_default();
@@ -97,7 +97,6 @@ pub(crate) fn no_session(error: &Error, fix: &str) -> Finding {
     )
 }
 
-/// Converts the error of the check for shared sessions to a finding.
 pub(crate) fn shared_sessions(error: &Error) -> Finding {
     if error.kind() == ErrorKind::Unsupported {
         return finding::error(

@@ -36,8 +36,8 @@ impl Verdict {
     }
 }
 
-/// Makes the [`Verdict`] of the first matching pattern. Without one, returns `None` from the
-/// surrounding function.
+/// Makes the [`Verdict`] of the first matching pattern. Without one, the surrounding function
+/// returns `None`.
 macro_rules! verdicts {
     ($code:expr; $(
         $pattern:pat $(if $guard:expr)? => $kind:ident $(.$more:ident())*, $message:expr;
@@ -133,8 +133,7 @@ pub(crate) fn not_connected<D: Dialect>(cause: &sqlx::Error, dialect: &D) -> Err
 pub(crate) fn failed<D: Dialect>(cause: sqlx::Error, effect: Effect, dialect: &D) -> Failure {
     let (error, again, lost) = match &cause {
         sqlx::Error::Database(_) | sqlx::Error::AnyDriverError(_) => match D::judge(&cause) {
-            // If `again` is set, the pool retries. Requests are idempotent, so a retry is always
-            // safe.
+            // If `again` is set, the pool retries, which is safe because requests are idempotent.
             Some(verdict) if verdict.kind == ErrorKind::Indeterminate => {
                 (unanswered(effect, verdict.message), verdict.again, !verdict.again)
             }

@@ -1,8 +1,8 @@
 //! A small connection pool with a time limit for each request.
 //!
-//! A connection is reused only after a complete answer. Otherwise, the client ends the connection's
-//! session, so no late answer reaches the next request. sqlx's pool isn't used, because it pings
-//! the server after each request, unless the program [gives its own](Dialect::borrows).
+//! A connection is reused only after a complete answer. Otherwise, the client ends its session, so
+//! no late answer reaches the next request. sqlx's pool, which pings the server after each request,
+//! is used only if the program [gives its own](Dialect::borrows).
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -35,8 +35,8 @@ pub(crate) struct Sending {
     pub(crate) renews: bool,
     /// True to repeat an unanswered request after the server has ended its session.
     pub(crate) again: bool,
-    /// True if the request may wait for another session's lock, so a timeout doesn't indicate a
-    /// dead connection.
+    /// True if the request may wait for another session's lock, so its timeout indicates no dead
+    /// connection.
     pub(crate) waits: bool,
 }
 
@@ -44,8 +44,8 @@ const TRIES: u32 = 5;
 
 const IDLE: Duration = Duration::from_secs(300);
 
-/// If a caller drops a request unanswered for this time, the pool closes the connections of its
-/// [generation](Idle::generation), which are probably dead.
+/// If a request is dropped after this time without an answer, the connections of its
+/// [generation](Idle::generation) are probably dead, and the pool closes them.
 const SILENCE: Duration = Duration::from_millis(100);
 
 pub(crate) struct Pool<D: Dialect> {
@@ -61,17 +61,15 @@ pub(crate) struct Pool<D: Dialect> {
 
 struct Idle<C> {
     connections: Vec<(Connected<C>, Instant)>,
-    /// Incremented when all connections seem dead. Connections of earlier generations aren't
-    /// returned to the pool.
+    /// Incremented when all connections seem dead. Those of earlier generations aren't returned to
+    /// the pool.
     generation: u64,
     answered: Instant,
 }
 
-/// The permits of `Pool::ordinary` and `Pool::turns`.
 pub(crate) type Turn = (Option<OwnedSemaphorePermit>, OwnedSemaphorePermit);
 
 struct Connected<C> {
-    /// `None` until the connection is ready.
     connection: Option<C>,
     /// `None` behind a pooler.
     session: Option<Session>,
@@ -176,8 +174,7 @@ impl<D: Dialect> Pool<D> {
         self.fetch_so(&Sql::raw(text), &[], effect, self.slowly()).await
     }
 
-    /// Fetches rows, and returns whether an earlier, unanswered try of a change may have taken
-    /// effect.
+    /// Also returns whether an earlier, unanswered try of a change may have taken effect.
     pub(crate) async fn fetch_doubting(
         &self,
         sql: &Sql,
@@ -248,8 +245,8 @@ impl<D: Dialect> Pool<D> {
                 if sending.waits {
                     taken.sent = None;
                 } else {
-                    // After a renewal's timeout, the pool always closes the generation's
-                    // connections, so the next renewal gets no dead one.
+                    // A renewal's timeout always closes the generation's connections, so the next
+                    // renewal gets no dead one.
                     let sent = taken.sent.filter(|_| !sending.renews);
                     self.forget(taken.generation, sent, &taken.runtime);
                 }
@@ -287,8 +284,7 @@ impl<D: Dialect> Pool<D> {
         {
             let mut idle = lock(&self.idle);
             taken.generation = idle.generation;
-            // Takes the most recently used connection, so unneeded ones reach the idle limit and
-            // are closed.
+            // Takes the most recently used one, so unneeded ones reach the idle limit.
             if let Some((connected, used)) = idle.connections.pop() {
                 if used.elapsed() < IDLE {
                     taken.connected = Some(connected);
@@ -314,7 +310,7 @@ impl<D: Dialect> Pool<D> {
         let connected = Connected { connection: None, session: None, permit };
         let connected = taken.connected.insert(connected);
         let opened = if self.dialect.borrows() {
-            // Without a task, so a dropped request also stops waiting for the program's pool.
+            // Without a task, so a dropped request also stops waiting for the pool.
             Ok(Ok(timeout_at(deadline, opening).await.unwrap_or(Err(sqlx::Error::PoolTimedOut))))
         } else {
             let (session, opened) = abandoned::open(&taken.runtime, opening);
@@ -355,8 +351,8 @@ impl<D: Dialect> Pool<D> {
         }
     }
 
-    /// Closes the generation's connections, unless a request was answered in the second half of the
-    /// time since the failed one was `sent`: then the server is just slow.
+    /// Closes the generation's connections, unless the server is just slow: a request was answered
+    /// in the second half of the time since the failed one was `sent`.
     fn forget(&self, generation: u64, sent: Option<Instant>, runtime: &Handle) {
         let dead = {
             let mut idle = lock(&self.idle);

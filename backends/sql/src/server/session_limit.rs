@@ -6,11 +6,9 @@ use tokio::time::{Instant, timeout_at};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Use {
     Request,
-    /// A hold in the modes `session` and `row`.
     Hold,
     /// A joint session, which several holds share. A claim that waits can't use this permit.
     Joint,
-    /// A listener for notifications, or a watcher of sessions.
     Listen,
 }
 
@@ -33,8 +31,8 @@ impl SessionLimit {
     pub(crate) const LEAST: usize = 2;
     pub(crate) const LEAST_HELD: usize = 4;
 
-    /// Reserves another session for listening if `listens` is true and `total` is more than two.
-    /// The rest is for requests.
+    /// Reserves one for listening if `listens` and `total` is more than two. The rest is for
+    /// requests.
     pub(crate) fn lease(total: usize, listens: bool) -> Self {
         let listen = usize::from(listens && total > Self::LEAST);
         Self::of([total.saturating_sub(1 + listen), 0, 0, listen])
@@ -45,9 +43,8 @@ impl SessionLimit {
         Self::of([total, 0, 0, 0])
     }
 
-    /// Reserves another session for listening if `listens`. Up to four are for requests, and the
-    /// rest for holds and waits. If `can_share` and the rest is more than one, one of them is
-    /// joint.
+    /// Up to four are for requests, and one for listening if `listens`. The rest is for holds and
+    /// waits, with one joint session if `can_share` and the rest is more than one.
     pub(crate) fn held(total: usize, listens: bool, can_share: bool) -> Self {
         let (request, listen) = ((total / 4).clamp(1, 4), usize::from(listens));
         let rest = total.saturating_sub(1 + listen + request);
@@ -68,8 +65,8 @@ impl SessionLimit {
         count.saturating_sub(semaphore.available_permits())
     }
 
-    /// Returns how many holds get their own session before others share one, or `None` if holds
-    /// never share.
+    /// Returns how many holds get their own session before others share one, or `None` if none
+    /// share.
     pub(crate) fn own(&self) -> Option<usize> {
         (self.share(Use::Joint) > 0).then(|| (self.share(Use::Hold) / 2).min(Self::OWN))
     }

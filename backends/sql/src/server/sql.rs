@@ -15,8 +15,9 @@ pub(crate) type Arguments<'a> = &'a [(&'static str, Value<'a>)];
 
 /// SQL with parameters written as `:name`, without comments.
 ///
-/// The client sends a plain query with literals, in one round trip. A pooler's connection might
-/// lack a prepared statement. A dialect may prepare the SQL of [`Sql::to_prepare`].
+/// The client sends it in one round trip as a plain query with literals, because a pooler's
+/// connection might lack a prepared statement. A dialect may prepare the SQL of
+/// [`Sql::to_prepare`].
 #[derive(Debug, Clone)]
 pub(crate) struct Sql {
     /// For each parameter, the text before it, and its name.

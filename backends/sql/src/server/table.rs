@@ -37,7 +37,6 @@ impl Tables {
         Ok(self)
     }
 
-    /// Sets the schema, unless one is set.
     pub(crate) fn found_in(mut self, schema: Option<String>) -> Result<Self> {
         // Other characters could end a name or a text in the SQL.
         let is_safe = |name: &String| {
@@ -70,8 +69,8 @@ impl Tables {
         text
     }
 
-    /// Returns the name of the notification channel. It lacks the schema, which clients may name
-    /// explicitly or by default.
+    /// Returns the notification channel. It lacks the schema, which clients may name explicitly or
+    /// by default.
     pub(crate) fn channel(&self) -> &str {
         &self.prefix
     }

@@ -3,11 +3,10 @@ use std::io;
 use std::net::IpAddr;
 
 use lockwright_core::Error;
-/// To be called before TLS is used: the drivers verify certificates with the process's default
-/// crypto provider.
+/// To be called before TLS is used: the drivers verify certificates with the default crypto
+/// provider.
 pub(crate) use lockwright_core::backend_util::tls::choose_provider;
 
-/// Returns an error if connecting failed because of TLS.
 pub(crate) fn refusal(cause: &sqlx::Error, is_by_file: bool) -> Option<Error> {
     match cause {
         sqlx::Error::Tls(cause) => Some(Error::invalid_config(unusable(&cause.to_string()))),
@@ -18,8 +17,8 @@ pub(crate) fn refusal(cause: &sqlx::Error, is_by_file: bool) -> Option<Error> {
             ))
         }
         sqlx::Error::Io(cause) => distrusted(cause),
-        // A retry may succeed: MySQL's `caching_sha2_password` fails this way only until the user's
-        // first login over TLS.
+        // A retry may succeed: `caching_sha2_password` fails this way only until the user's first login
+        // over TLS.
         sqlx::Error::Configuration(cause) if cause.to_string().contains("RSA auth") => {
             Some(Error::unavailable(
                 "the server takes this user's password over TLS only; turn TLS on there, and build \
@@ -86,8 +85,7 @@ pub(crate) const REFUSED_OR_ENCRYPTED_ONLY: &str = if cfg!(feature = "tls") {
      URL, and whether TLS is needed, for which this build lacks the feature `tls`"
 };
 
-/// Removes PEM data such as private keys, because the driver quotes environment variables that it
-/// can't parse.
+/// Removes PEM data such as private keys: the driver quotes variables that it can't parse.
 pub(crate) fn without_pem(text: &str) -> Cow<'_, str> {
     match text.split_once("-----BEGIN") {
         Some((before, _)) => format!("{before}***").into(),

@@ -34,8 +34,8 @@ impl Outcome {
     }
 }
 
-/// Usually the longest wait in one statement, and so the longest that a dropped wait occupies its
-/// connection.
+/// Usually the longest wait in one statement, and so the longest use of the connection by a dropped
+/// wait.
 const SLICE: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
@@ -78,7 +78,6 @@ pub(crate) fn no_transaction(what: &str) -> Error {
     ))
 }
 
-/// The common part of PostgreSQL's and MySQL's `InTransaction`.
 macro_rules! in_transaction {
     ($dialect:ident, $connection:ty, $schema:literal) => {
         static DEFAULT: std::sync::LazyLock<InTransaction> =
@@ -230,8 +229,7 @@ pub(crate) fn swept(rows: &[Row], backend: &'static str) -> Result<u64> {
     number.map_err(|bad| bad_row(bad, backend))
 }
 
-/// Converts a statement's error, never to `Indeterminate`: before the commit, the statement has no
-/// effect.
+/// The result is never `Indeterminate`: a statement has no effect before the commit.
 pub(crate) fn failed<D: Dialect>(cause: &sqlx::Error, backend: &'static str) -> Error {
     let (kind, message) = match cause {
         sqlx::Error::Database(_) => match D::judge(cause) {

@@ -11,7 +11,6 @@ use super::writer::{Answer, Request};
 use super::{PROFILE, Sqlite};
 use crate::kind::identity_text;
 
-/// Unwraps an answer, which always has the kind of the request.
 macro_rules! expect {
     ($answer:expr, $kind:ident) => {
         match $answer {
@@ -32,8 +31,8 @@ impl DistributedLock for Sqlite {
     }
 
     async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
-        // A release between an attempt and its answer ends the waiter's registration. Then another
-        // attempt follows, or, after the last, the caller polls.
+        // A release between an attempt and its answer ends the waiter's registration, so another
+        // attempt follows. After the last, the caller polls.
         const ATTEMPTS: u32 = 3;
 
         for _ in 1..ATTEMPTS {

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use lockwright_core::{Error, Result};
 
-/// Returns the boot id. Processes with the same id can compare instants of `CLOCK_BOOTTIME`.
+/// Processes with the same boot id can compare instants of `CLOCK_BOOTTIME`.
 pub(super) fn boot_id() -> Result<Arc<str>> {
     const ID: &str = "/proc/sys/kernel/random/boot_id";
     const MOUNTS: &str = "/proc/self/mountinfo";

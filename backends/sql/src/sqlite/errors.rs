@@ -43,8 +43,8 @@ pub(super) fn lacks_a_table(error: &sqlx::Error) -> bool {
 }
 
 impl Failure {
-    /// Returns the failure of a statement. Some codes prove that nothing was written. A failed
-    /// write or sync of the log doesn't: recovery may apply a record that reached the disk.
+    /// Some codes prove that nothing was written. A failed write or sync of the log doesn't:
+    /// recovery may apply a record that reached the disk.
     pub(super) fn of_statement(error: sqlx::Error) -> Self {
         let has_no_effect = matches!(
             code(&error),
@@ -53,7 +53,6 @@ impl Failure {
         Self { is_in_doubt: !has_no_effect, source: Arc::new(error) }
     }
 
-    /// Returns the failure of a request that only read, or was rolled back.
     pub(super) fn without_effect(error: sqlx::Error) -> Self {
         Self { is_in_doubt: false, source: Arc::new(error) }
     }

@@ -1,8 +1,8 @@
-//! Fences in the application's own transaction.
+//! Fences in the application's own transaction, for data in a SQLite file that isn't the lock file.
 //!
 //! The holder of a [`Guard`](lockwright_core::Guard) may be paused for longer than its TTL, and
-//! then overwrite a later holder's data. If the data are in a SQLite file (not the lock file),
-//! [`check_fence`] in the writing transaction rejects that write.
+//! then overwrite a later holder's data. [`check_fence`] in the writing transaction rejects that
+//! write.
 //!
 //! ```no_run
 //! # async fn example(locks: lockwright_core::Locks, pool: sqlx::SqlitePool) -> Result<(), Box<dyn std::error::Error>> {
@@ -32,10 +32,9 @@ use super::errors::{is_busy, is_refused, lacks_a_table};
 const BACKEND: &str = "sqlite-transaction";
 
 /// The SQL of [`check_fence`], for another driver or language: one statement, to be executed in the
-/// transaction of the write. `?1` is the name, a text, and `?2` the fence, an integer.
-///
-/// The statement returns one row with the highest fence. If that fence is above `?2`, a later
-/// holder has written: roll the transaction back.
+/// transaction of the write. `?1` is the name, a text, and `?2` the fence, an integer. It returns
+/// one row with the highest fence. If that fence is above `?2`, a later holder has written: roll
+/// the transaction back.
 ///
 /// Run it in an explicit transaction: with autocommit, it protects nothing, and no error reports
 /// that. [`make_fence_table`] creates its table.
@@ -87,8 +86,7 @@ pub async fn make_fence_table(connection: &mut SqliteConnection) -> Result<()> {
     made.map(drop).map_err(failed)
 }
 
-/// Converts a statement's error, never to `Indeterminate`: before the commit, the statement has no
-/// effect.
+/// The result is never `Indeterminate`: a statement has no effect before the commit.
 fn failed(cause: sqlx::Error) -> Error {
     let (kind, message) = if is_busy(&cause) {
         (

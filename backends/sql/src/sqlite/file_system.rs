@@ -1,5 +1,5 @@
-//! Detects file systems that several machines may share. Their boot ids differ, so each treats the
-//! others' holds as expired.
+//! Detects file systems that several machines may share. Each machine would treat the others' holds
+//! as expired, because their boot ids differ.
 
 use std::fs;
 use std::io;
@@ -11,7 +11,6 @@ const FUSE: u64 = 0x6573_5546;
 const LOCAL_FUSE: &str = "fuseblk fuse.bindfs fuse.encfs fuse.exfat fuse.fuse-overlayfs \
                           fuse.gocryptfs fuse.mergerfs fuse.ntfs-3g";
 
-/// Returns the kind of the path's file system, if other machines may share it.
 pub(super) fn network(path: &Path) -> io::Result<Option<String>> {
     let magic = rustix::fs::statfs(path)?.f_type as u64;
     let kind = || {

@@ -1,8 +1,7 @@
 //! Locks in a SQLite file, shared by the processes of one machine.
 //!
-//! A hold is a row that expires at an instant of `CLOCK_BOOTTIME`, stored with the boot id. That
-//! clock runs during suspend and ignores steps of the wall clock. Rows with another boot id have
-//! expired.
+//! A hold is a row that expires at an instant of `CLOCK_BOOTTIME`, stored with the boot id: a row
+//! of another boot has expired. The clock runs during suspend and ignores steps of the wall clock.
 //!
 //! Fences come from one counter in the file, so they grow as long as the file exists.
 //!
@@ -11,7 +10,7 @@
 //! - The file must be on a local file system. Opening a file that other machines may share fails,
 //!   unless [`Config::any_file_system`] is set.
 //! - A process that uses a lock file must not open it by other means or with a second copy of
-//!   SQLite. Closing such a second handle drops SQLite's POSIX locks.
+//!   SQLite, because closing the second handle drops SQLite's POSIX locks.
 //! - Don't delete or replace the file while it is in use. Each process detects that at its next
 //!   request and returns an error, but holds in the old and the new file may overlap.
 //! - The runtime must have its timer and its I/O driver enabled.

@@ -60,8 +60,8 @@ impl Tables<'_> {
         Acquired::granted(&added)
     }
 
-    /// Records that a writer waits for readers. Needs no transaction: the record is void once the
-    /// name's `fence` has changed.
+    /// Records that a writer waits for readers. Needs no transaction: a change of the name's fence
+    /// makes the record void.
     pub(super) async fn wait(&mut self, asked: &Acquire, fence: i64) -> Result<()> {
         self.add(asked, fence, self.now + WAITS).await.map(drop)
     }
@@ -90,13 +90,13 @@ impl Tables<'_> {
         Ok(Some(swapped))
     }
 
-    /// Makes the name free, or lets it expire with its last remaining holder. Returns whether a
-    /// waiter may now acquire the name.
+    /// Frees the name, or lets it expire with its last holder. Returns whether a waiter may acquire
+    /// it.
     pub(super) async fn leave(&mut self, name: &LockName, mode: Mode) -> Result<bool> {
         let look = self.look(name).await?;
         let ends = match (look.last_end, look.writer_until) {
             (Some(end), _) => end,
-            // The row stays, because the waiting writer's record depends on its fence.
+            // The row stays: the waiting writer's record depends on its fence.
             (None, Some(_)) => self.now,
             (None, None) => {
                 self.execute(query!("shared_close"; name.as_str())).await?;

@@ -30,7 +30,6 @@ macro_rules! query {
 }
 pub(super) use query;
 
-/// The minimum lifetime of a tombstone.
 const TOMBSTONE: Duration = Duration::from_secs(60 * 60);
 
 const PAGE: i64 = 200;
@@ -50,7 +49,6 @@ pub(super) struct Tables<'a> {
 pub(super) struct Acquire {
     pub(super) claim: Claim,
     pub(super) identity: String,
-    /// True if the caller retries until the claim is granted.
     pub(super) waits: bool,
 }
 
@@ -58,7 +56,7 @@ pub(super) struct Acquire {
 pub(super) enum Acquired {
     Outcome(AcquireOutcome),
     Refused(Error),
-    /// The token already holds the name, or it has just become free. A transaction must decide.
+    /// The token already holds the name, or it has just become free: a transaction must decide.
     Again,
 }
 
@@ -94,9 +92,8 @@ impl Tables<'_> {
     }
 
     /// Outside a transaction, `now` is read before SQLite takes the write lock. That is safe for a
-    /// grant: a hold expired at `now` is still expired, and the new one expires at least one TTL
-    /// after the request's start. An existing hold is renewed only in a transaction, because it may
-    /// have expired since `now`.
+    /// grant: a hold expired at `now` is still expired, and the new one lasts at least one TTL from
+    /// the request. An existing hold may have expired since `now`, so only a transaction renews it.
     pub(super) async fn acquire(
         &mut self,
         asked: &Acquire,
@@ -141,7 +138,6 @@ impl Tables<'_> {
         Ok(Acquired::busy(Some(self.remaining(&row)?), holder, is_read && asked.waits))
     }
 
-    /// Renews the token's own hold, unless it was broken.
     pub(super) async fn again(&mut self, claim: &Claim, row: &SqliteRow) -> Result<Acquired> {
         let mut granted = grant(row)?;
         if self.renewed(&[claim]).await?.is_empty() {
@@ -240,7 +236,7 @@ impl Tables<'_> {
         })
     }
 
-    /// Releases the hold. Returns `None` if there is none, and otherwise whether a waiter may now
+    /// Releases the hold. Returns `None` if there is none, and otherwise whether a waiter may
     /// acquire the name. An exclusive hold needs no transaction if `tombstone` is false.
     pub(super) async fn release(&mut self, claim: &Claim, tombstone: bool) -> Result<Option<bool>> {
         let token = claim.token.to_string();
@@ -256,7 +252,7 @@ impl Tables<'_> {
             gone = self.rows(query!("release"; name.as_str(), token)).await?;
         }
         if gone.is_empty() {
-            // An exclusive claim may be recorded as a waiting writer, among the shared holders.
+            // The claim may be recorded as a waiting writer, among the shared holders.
             gone = self.rows(query!("shared_release"; name.as_str(), token)).await?;
         }
         if !gone.first().map_or(Ok(false), |gone| self.is_live(gone))? {
@@ -331,7 +327,6 @@ impl Tables<'_> {
         for row in &rows {
             let name: &str = row.try_get("name")?;
             if !name.starts_with(prefix) {
-                // The names are in byte order, so no later name has the prefix.
                 return Ok(page);
             }
             if page.names.last().is_none_or(|last| last.name.as_str() != name) {
@@ -460,7 +455,6 @@ pub(super) fn decode(error: impl std::error::Error + Send + Sync + 'static) -> s
     sqlx::Error::Decode(error.into())
 }
 
-/// Returns nanoseconds as `i64`, because SQLite's integers are signed.
 pub(super) fn stored(instant: BootInstant) -> i64 {
     i64::try_from(instant.as_nanos()).unwrap_or(i64::MAX)
 }

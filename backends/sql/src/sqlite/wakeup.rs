@@ -1,10 +1,10 @@
 //! Notifies waiters of releases.
 //!
 //! After its commit, the writer notifies every client of its own process. For other processes, it
-//! opens SQLite's log for reading, and closes it. Their inotify watches report only such a close.
+//! opens SQLite's log for reading, and closes it, which their inotify watches report.
 //!
 //! - SQLite itself opens the log for writing, so grants, renewals and checkpoints wake no waiter.
-//! - The log has no POSIX locks, so closing it is safe, unlike closing the database file.
+//! - The log has no POSIX locks, so closing it is safe, unlike the database file.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -36,8 +36,8 @@ pub(super) struct Waiters {
 
 #[derive(Debug, Default)]
 struct Expected {
-    /// The end of the watch for each name's wake-ups, which waiters extend early, and the largest
-    /// semaphore size in the waiters' claims.
+    /// Each name's end of the watch, which waiters extend early, and largest semaphore size in
+    /// claims.
     names: HashMap<LockName, (BootInstant, u32)>,
     watching: bool,
 }
@@ -93,13 +93,11 @@ impl Waiters {
         }
     }
 
-    /// Returns the names, and the largest semaphore size in their waiters' claims.
     fn names(&self) -> Vec<(LockName, u32)> {
         let expected = lock(&self.expected);
         expected.names.iter().map(|(name, (_, size))| (name.clone(), *size)).collect()
     }
 
-    /// Removes old registrations. Returns whether any is left.
     fn tidy(&self) -> bool {
         let now = self.clock.now();
         let mut expected = lock(&self.expected);
@@ -115,8 +113,7 @@ fn ring(log: &Path) {
 }
 
 async fn watch_for(waiters: Weak<Waiters>, jobs: WeakUnboundedSender<Job>, mut watch: Watch) {
-    // The pause after a wake-up that found no free name. Those during the pause are handled
-    // together.
+    // The pause after a wake-up that found no free name.
     const GAP: Duration = Duration::from_millis(1);
 
     let mut tidied = tokio::time::Instant::now();
@@ -149,7 +146,6 @@ async fn watch_for(waiters: Weak<Waiters>, jobs: WeakUnboundedSender<Job>, mut w
     }
 }
 
-/// Wakes the waiters of free names. Returns whether a name was free.
 async fn wake_the_free(waiters: &Waiters, jobs: &Jobs) -> bool {
     let mut names = waiters.names();
     if names.is_empty() {
@@ -169,8 +165,8 @@ enum Change {
     FileGone,
 }
 
-/// The way to watch SQLite's log. `Poll` is used if the user has no inotify watch left, or if the
-/// file isn't in WAL mode and has no log.
+/// The way to watch SQLite's log: `Poll` if the user has no inotify watch left, or if the file
+/// isn't in WAL mode.
 enum Watch {
     Inotify(AsyncFd<OwnedFd>),
     Poll,

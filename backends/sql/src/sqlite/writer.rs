@@ -1,8 +1,5 @@
-//! The task that owns the connection.
-//!
-//! - A caller that drops its future leaves no open transaction. The request is carried out or never
-//!   begun.
-//! - Requests that arrive while the disk is busy share one transaction with one sync.
+//! The task that owns the connection. A request whose caller drops its future is carried out or
+//! never begun. Requests that arrive while the disk is busy share one transaction with one sync.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -62,7 +59,6 @@ pub(super) struct Jobs(pub(super) mpsc::UnboundedSender<Job>);
 const ANSWER_LIMIT: Duration = Duration::from_secs(3 * BUSY_LIMIT.as_secs());
 
 impl Jobs {
-    /// Starts the writer, which ends when the last `Jobs` is dropped.
     pub(super) fn start(
         database: &Database,
         open: Open,
@@ -111,7 +107,6 @@ impl Request {
         matches!(self, Self::Inspect(_) | Self::List { .. } | Self::Held(_) | Self::Examine)
     }
 
-    /// Returns whether a request can be skipped if its caller no longer waits.
     fn is_moot_unheard(&self) -> bool {
         self.only_reads() || matches!(self, Self::Acquire(_))
     }
@@ -141,8 +136,8 @@ impl Writer {
         let mut batch = Vec::with_capacity(BATCH);
         while queue.recv_many(&mut batch, BATCH).await > 0 {
             batch.retain(|job: &Job| !(job.answer.is_closed() && job.request.is_moot_unheard()));
-            // A process suspended during a sweep blocks all others, so an idle process doesn't
-            // sweep.
+            // An idle process doesn't sweep, because a process suspended during a sweep blocks all
+            // others.
             self.sweep().await;
             self.serve_batch(&mut batch).await;
         }
@@ -184,8 +179,8 @@ impl Writer {
         self.finish(writes, results);
     }
 
-    /// Answers the callers. Notifies the waiters first: this process may end as soon as a caller
-    /// has its answer.
+    /// Answers the callers. Notifies the waiters first: this process may end once a caller is
+    /// answered.
     fn finish(&mut self, jobs: Vec<Job>, results: Vec<Result<Answer, Failure>>) {
         if results.iter().any(|r| r.as_ref().is_err_and(|failure| failure.is_in_doubt)) {
             self.open = None;
@@ -243,7 +238,7 @@ impl Writer {
         begun.map_err(Failure::without_effect)?;
         let mut answers = Vec::with_capacity(requests.len());
         for request in requests {
-            // `run` reads the clock: under the write lock, the time can't be stale.
+            // `run` reads the clock under the write lock.
             match self.run(request, true).await {
                 // Under the write lock, only a missing row of `lockwright_meta` causes `Again`.
                 Ok(Answer::Acquired(Acquired::Again)) => {
@@ -264,7 +259,7 @@ impl Writer {
     async fn roll_back(&mut self, because: sqlx::Error) -> Failure {
         match self.execute("ROLLBACK").await {
             Ok(()) => Failure::without_effect(because),
-            // Otherwise `finish` closes the connection, which ends the transaction.
+            // `finish` closes the connection, which ends the transaction.
             Err(_) => Failure::in_doubt(because),
         }
     }

@@ -1,5 +1,5 @@
 -- The first assignment, to `decided`, reads the clock after the row was locked, and determines the
--- other assignments. The token in the second statement's row shows whether the claim was granted.
+-- others. The token in the second statement's row shows whether the claim was granted.
 INSERT INTO {lease}
     (name, token, identity, mode, fence, fences, ttl, expires, updated, broken, tombstones, decided)
 SELECT :name, :token, :identity, 'exclusive',

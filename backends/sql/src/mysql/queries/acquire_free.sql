@@ -1,4 +1,4 @@
--- The answer has the fence as the last insert id. `fence` is assigned before `fences`, whose old
+-- Answers with the fence as the last insert id. `fence` is assigned before `fences`, whose old
 -- value it uses.
 UPDATE {lease} SET
     fence = LAST_INSERT_ID(GREATEST(fence + fences, {now})), token = :token, identity = :identity,

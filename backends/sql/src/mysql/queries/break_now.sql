@@ -4,7 +4,6 @@ UPDATE {lease} SET
     token = NULL, updated = {now}, tombstones = RIGHT(CONCAT(tombstones, ' ', :token), 16 * 33)
 WHERE name = :name AND token = :token AND expires > {now};
 
--- The row is still locked, so `updated` is the time of this break.
 INSERT INTO {tombstone} (token, until_us, broken)
 SELECT :token, updated + GREATEST(expires - updated, :tombstone), :broken
 FROM {lease} WHERE name = :name AND ROW_COUNT() > 0

@@ -1,4 +1,4 @@
--- These statements change nothing, but fail without the permissions for changes.
+-- These change nothing, but fail without the permissions for changes.
 INSERT INTO {lease} SELECT * FROM {lease} WHERE FALSE;
 UPDATE {lease} SET updated = updated WHERE FALSE;
 DELETE FROM {lease} WHERE FALSE;

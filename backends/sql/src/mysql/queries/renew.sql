@@ -1,4 +1,4 @@
--- The rows stay locked until the commit, so a hold isn't broken between its renewal and the last
+-- The rows stay locked until the commit, so no hold is broken between its renewal and the last
 -- statement. The joins use the primary key, because a scan would wait for other locked rows.
 BEGIN;
 

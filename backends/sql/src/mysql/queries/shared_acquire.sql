@@ -1,10 +1,9 @@
--- Grants a reader's hold or permits, or renews the token's own hold. If a hold of another mode is
--- live, rejects the claim without locking the row: many locks would delay the holder's renewals.
--- `SELECT ... INTO` reads without a lock; a subquery in SET would lock the row.
+-- If a hold of another mode is live, rejects the claim without locking the row: many locks would
+-- delay the holder's renewals. `SELECT ... INTO` reads without a lock, unlike a subquery in SET.
 BEGIN;
 
--- Without such a hold, the SELECT assigns nothing. An aggregate would always assign a value, but the
--- server reports that as a change, so that a later error would be `Indeterminate`.
+-- The SELECT assigns nothing without such a hold. The server reports an assignment, as an aggregate
+-- would always make, as a change: a later error would be `Indeterminate`.
 SET @lockwright_blocked = NULL;
 SELECT TRUE INTO @lockwright_blocked
 FROM {lease} WHERE name = :name AND token IS NOT NULL AND mode <> :mode AND expires > {now};
@@ -16,7 +15,6 @@ SELECT :name, NULL, '', 'exclusive',
 FROM {meta} AS meta
 LEFT JOIN {lease} AS seen ON seen.name = :name
 WHERE @lockwright_blocked IS NULL
--- Changes no existing row, but locks it.
 ON DUPLICATE KEY UPDATE decided = {lease}.decided;
 
 SET @lockwright_now = {now};
@@ -39,7 +37,7 @@ INTO @lockwright_taken, @lockwright_first_end, @lockwright_writer_until, @lockwr
      @lockwright_broken
 FROM {shared_holder} WHERE name = :name AND expires > @lockwright_now;
 
--- The effect: 2 a new hold, 1 a renewal of the token's own hold, 0 none.
+-- The effect, as in the column `decided`.
 SET @lockwright_does = CASE
     -- A blocked claim hasn't locked the row, so the values read above may be inconsistent.
     WHEN @lockwright_blocked OR @lockwright_buried THEN 0

@@ -1,5 +1,4 @@
--- The second column (whether waiters were notified) is NULL, because the server has no
--- notifications.
+-- The second column is NULL: the server has no notifications.
 SET @lockwright_now = {now};
 
 SELECT MAX(expires - @lockwright_now), COALESCE(MAX(mode <> 'exclusive'), 0)

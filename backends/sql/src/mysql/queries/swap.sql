@@ -10,7 +10,6 @@ WHERE name = :name AND token IN (:from, :token) AND expires > {now} AND broken I
   AND LOCATE(:token, tombstones) = 0
   AND NOT EXISTS (SELECT 1 FROM {tombstone} AS tombstone WHERE tombstone.token = :token);
 
--- The row is still locked, so `updated` is the time of this swap.
 INSERT INTO {tombstone} (token, until_us)
 SELECT :from, updated + :tombstone FROM {lease}
 WHERE name = :name AND token = :token AND ROW_COUNT() > 0

@@ -1,4 +1,4 @@
--- SYSDATE isn't constant, so with {now} in the condition the server couldn't use the index.
+-- The condition on {now} couldn't use the index, because SYSDATE isn't constant.
 SET @lockwright_now = {now};
 
 SELECT MAX(part.until_us) INTO @lockwright_last

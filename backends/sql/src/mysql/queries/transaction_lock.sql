@@ -1,9 +1,9 @@
 -- Locks the name's row by a write. INSERT IGNORE would take a shared lock first, which allows a
 -- deadlock. A SELECT would lock a gap, and take a snapshot before the wait.
 --
--- After a failed wait, the client checks by the savepoint that the transaction still
--- exists. On MariaDB, SET STATEMENT limits the wait of the INSERT. MySQL needs the session's limit,
--- and rejects 0 in a strict SQL mode.
+-- After a failed wait, the savepoint shows whether the transaction still exists. On MariaDB, SET
+-- STATEMENT limits the wait of the INSERT. MySQL needs the session's limit, and rejects 0 in a
+-- strict SQL mode.
 SAVEPOINT lockwright_probe;
 SET @lockwright = NULL /*!80000 , @lockwright_limit = @@SESSION.innodb_lock_wait_timeout,
     SESSION innodb_lock_wait_timeout = GREATEST(:seconds, 1) */;

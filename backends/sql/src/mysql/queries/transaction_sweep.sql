@@ -1,4 +1,4 @@
--- The first SELECT takes no locks, unlike a SELECT in SET.
+-- Takes no locks, unlike a SELECT in SET.
 SELECT JSON_ARRAYAGG(old.name) INTO @lockwright FROM (
     SELECT name FROM {swept} WHERE {age} < UTC_TIMESTAMP() - INTERVAL :idle_s SECOND LIMIT :limit
 ) AS old;

@@ -26,15 +26,14 @@ pub(crate) struct MySqlSession {
     watching: Option<Watching>,
     id: SessionId,
     over: bool,
-    /// The session's `wait_timeout` and `lock_wait_timeout`, in seconds. `None` if the next claim
+    /// The session's `wait_timeout` and `lock_wait_timeout` in seconds, or `None` if the next claim
     /// must set them, after idling or an unsuccessful wait for a row.
     timeouts: Option<(i64, i64)>,
     /// True after the first release. Then a statement sent alone is prepared, and the mode `row`
     /// has `autocommit = 0`.
     prepares: bool,
-    /// The session's `innodb_lock_wait_timeout` in seconds, once a wait for a row has set it.
+    /// The session's `innodb_lock_wait_timeout`, once a wait for a row has set it.
     row_limit: Option<i64>,
-    /// True if a wait may have left the mark locked.
     has_waited: bool,
     /// True if the wait for a row found readers, and may have left the barrier locked.
     waits_for_readers: bool,
@@ -70,8 +69,7 @@ impl MySqlSession {
             is_joint: false,
             permit,
         };
-        // Raising the fences may block, so it follows `open`: then the permit can end a stuck
-        // session by its id.
+        // Raising the fences may block, so it follows `open`: then the permit can end the session.
         let pool = &common.pool;
         let limit = pool.limits().answer;
         match tokio::time::timeout(limit, this.raise_fences()).await {
@@ -132,8 +130,8 @@ impl MySqlSession {
         sql.render(&arguments(&values(claim), more), MySql::literal)
     }
 
-    /// Sends the lock statement. The server counts whole seconds, so `KILL QUERY` on another
-    /// connection ends a shorter wait.
+    /// Sends the lock statement. The server counts whole seconds, so `KILL QUERY` ends a shorter
+    /// wait.
     async fn send(&mut self, claim: &Claim, slice: Option<Duration>) -> sqlx::Result<Vec<Row>> {
         let common = Arc::clone(&self.common);
         let name = match slice {
@@ -142,12 +140,10 @@ impl MySqlSession {
             Some(_) => "wait",
         };
         let sql = common.sql(claim.mode, name);
-        // The SQL of a reader's wait, or a wait for readers, sets the timeouts and begins the
-        // transaction.
         let is_row_wait = slice.is_some() && common.kind == Kind::Row;
         let sets_itself = is_row_wait && (claim.mode == Mode::Shared || self.waits_for_readers);
-        // A reader may wait for a slice at the barrier, and for another at the row. So `KILL QUERY`
-        // ends even long waits.
+        // A reader may wait for a slice at the barrier, and for another at the row, so `KILL QUERY`
+        // ends long waits too.
         let is_cut =
             |slice: &Duration| claim.mode == Mode::Shared || *slice < Duration::from_secs(1);
         let (ttl_s, limit_s) = self.timeouts_for(claim.ttl);
@@ -165,7 +161,6 @@ impl MySqlSession {
             return self.run_only(sql, claim, &times).await;
         }
         let mut text = self.text(name, claim, &times);
-        // After the first release, `autocommit = 0` replaces `BEGIN`.
         let begins_itself = claim.mode == Mode::Shared || sets_itself;
         if common.kind == Kind::Row && !begins_itself && !self.prepares {
             text.insert_str(0, "BEGIN; ");
@@ -290,7 +285,6 @@ impl MySqlSession {
         Ok(Locked::No { same_token: false })
     }
 
-    /// Returns whether the session may keep `ttl_s` as its `wait_timeout` after a release.
     fn may_keep(&self, ttl_s: i64) -> bool {
         self.is_joint || KEPT_TIMEOUTS.contains(&Duration::from_secs(ttl_s.unsigned_abs()))
     }
@@ -338,8 +332,8 @@ impl Session for MySqlSession {
     }
 
     async fn lock(&mut self, claim: &Claim, slice: Option<Duration>, last: bool) -> Result<Locked> {
-        // `send` rounds a slice of over a second down to whole seconds. The caller then waits for
-        // the rest, so this wait isn't the last.
+        // `send` rounds a slice of over a second down to whole seconds, and the caller then waits
+        // again.
         let last = last && slice.is_some_and(|slice| slice < Duration::from_secs(1));
         self.has_waited |= slice.is_some() && self.common.kind == Kind::Row;
         let locked = match self.common.kind {
@@ -380,8 +374,8 @@ impl Session for MySqlSession {
             {
                 return Ok(vec![Kept::Unsure; claims.len()]);
             }
-            // Only in the mode `session`: in the mode `row`, the error may have rolled back the
-            // transaction, which ends the lock.
+            // In the mode `row`, the error may have rolled back the transaction, which ends the
+            // lock.
             Err(error)
                 if self.common.kind == Kind::Session
                     && number(&error).is_some_and(|number| !is_the_end(number)) =>

@@ -12,8 +12,8 @@
 //! SELECT GET_LOCK(SHA2('Orders/42', 256), 10);
 //! ```
 //!
-//! A `GET_LOCK` applies to the whole server, not to one database. The mode `row` locks the name's
-//! row of `lockwright_row`.
+//! A `GET_LOCK` applies to the whole server. The mode `row` locks the name's row of
+//! `lockwright_row`.
 //!
 //! # The barrier of a name
 //!
@@ -23,9 +23,9 @@
 //! # The mark of a session
 //!
 //! A session that holds or waits for a claim has a mark, by which other clients find it: the named
-//! lock ` lockwright/TOKEN/HASH`. HASH is 16 digits of the name's SHA-256. A joint session, which
-//! has several holds, has the named lock ` lockwright/joint/ID` too, with its own id. All these
-//! lock names begin with a space, unlike those of users' locks.
+//! lock ` lockwright/TOKEN/HASH`. HASH is 16 digits of the name's SHA-256. A joint session also has
+//! the named lock ` lockwright/joint/ID`, with its own id. All these lock names begin with a space,
+//! unlike those of users' locks.
 
 mod connection;
 mod watch;
@@ -53,19 +53,15 @@ use watch::Watch;
 /// The longest `wait_timeout` on Windows, where the limit is lowest.
 const LONGEST_TTL: Duration = Duration::from_secs(2_147_483);
 
-/// SQL for a session's mark, with a hash of the lock's name, because a token may lock several
-/// names.
+/// SQL for a session's mark. It has the name's hash, because a token may lock several names.
 const MARK: &str = "CONCAT(' lockwright/', TOKEN, '/', LEFT(SHA2(NAME, 256), 16))";
 
-/// SQL for whether the name's row of `{hold}` is for readers, and one still has a hold with its
-/// fence.
 const STILL_READ: &str = "{hold}.token = '{readers}' AND EXISTS ( \
      SELECT 1 FROM {reader} AS other \
      WHERE other.kind = '{kind}' AND other.name = :name AND other.fence = {hold}.fence \
        AND IS_USED_LOCK({mark_of_other}) = other.session)";
 
-/// The pauses in seconds of two waits: for a killed session's end, and for a release by a joint
-/// session's client.
+/// The pauses in seconds while a killed session ends, and while a joint session's client releases.
 const KILLED: [f32; 9] = [0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.3, 0.5, 1.0];
 const ASKED: [f32; 5] = [0.05, 0.1, 0.2, 0.25, 0.45];
 
@@ -149,8 +145,7 @@ impl Server for MySql {
                 "use the mode lease, with all clients on one of them",
             ));
         }
-        // Behind a proxy, no test session is opened, because ending it could end another client's
-        // session.
+        // Behind a proxy, ending a test session could end another client's session.
         if let Err(error) = check(sessions).await {
             findings.push(doctor::shared_sessions(&error));
         } else if let Err(error) = sessions.try_open().await {
@@ -180,8 +175,7 @@ pub(super) async fn check(sessions: &Arc<Sessions<MySql>>) -> Result<()> {
     }
 }
 
-/// Returns SQL that overwrites a record with a new holder's values, if an earlier assignment has
-/// set `updated`.
+/// Returns SQL that overwrites a record, if an earlier assignment has set `updated`.
 fn overwritten() -> String {
     let set = |column| {
         format!(
@@ -198,13 +192,12 @@ fn of_barrier(what: &str) -> String {
     )
 }
 
-/// Returns SQL that waits until `:session` has lost the lock, at most for the `pauses`.
 fn wait_for_end(lock: &str, pauses: &[f32]) -> String {
     let wait = |pause| format!("DO SLEEP(IF(IS_USED_LOCK({lock}) <=> :session, {pause}, 0))");
     pauses.iter().map(wait).collect::<Vec<_>>().join("; ")
 }
 
-/// Returns SQL for the argument of `GET_LOCK`. A name with as many bytes as characters is ASCII.
+/// Returns SQL for the argument of `GET_LOCK`. An ASCII name has as many bytes as characters.
 fn key(name: &str) -> String {
     const KEY: &str = "IF(LENGTH(NAME) <= 64 AND LENGTH(NAME) = CHAR_LENGTH(NAME) \
                        AND CAST(NAME AS BINARY) = CAST(LOWER(NAME) AS BINARY), \
@@ -212,15 +205,13 @@ fn key(name: &str) -> String {
     KEY.replace("NAME", name)
 }
 
-/// SQL for a hold's remaining time in µs, or NULL if the user may not see the session. MySQL counts
-/// a started second of idle time as a whole one, so one is subtracted. A broken hold lasts for at
-/// most its recorded TTL after the record's last change, even if its session was used since.
+/// SQL for a hold's remaining time in µs, as on PostgreSQL. MySQL counts a started second of idle
+/// time as a whole one, hence the subtraction.
 const LEFT: &str = "CASE WHEN activity.id IS NULL THEN NULL ELSE \
      GREATEST(0, CAST(held.ttl_ms AS SIGNED) * 1000 - GREATEST(0, \
          IF(activity.command = 'Sleep', GREATEST(0, activity.time /*!80000 - 1 */) * 1000000, 0), \
          IF(held.broken IS NULL, 0, CAST({now} AS SIGNED) - CAST(held.updated AS SIGNED)))) END";
 
-/// SQL for the time of the grant, in µs since 1970.
 const SINCE: &str = "IF(held.broken IS NULL, CAST(held.updated AS SIGNED), NULL)";
 
 fn key_of(name: &LockName) -> Cow<'_, str> {
@@ -235,7 +226,6 @@ fn key_of(name: &LockName) -> Cow<'_, str> {
     }
 }
 
-/// Returns the mark that the SQL [`MARK`] computes.
 fn mark_of(name: &LockName, token: &str) -> String {
     let mut mark = format!(" lockwright/{token}/");
     push_hex(&Sha256::digest(name.as_str())[..8], &mut mark);

@@ -1,8 +1,5 @@
-//! Detects ended sessions.
-//!
-//! Another connection polls the sessions' marks. A session's own connection can't be watched,
-//! because sqlx reads it only while a statement runs, and a statement would restart the idle
-//! timeout.
+//! Detects ended sessions by polling their marks on another connection. sqlx reads a session's own
+//! connection only while a statement runs, which would restart the idle timeout.
 
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
@@ -23,7 +20,7 @@ const INTERVAL: Duration = Duration::from_millis(200);
 /// A session is polled every fifteenth of its TTL, but at least this often.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The watching connection is closed after this many [`INTERVAL`]s without a session.
+/// The connection is closed after this many [`INTERVAL`]s without a session.
 const KEPT: u32 = 25;
 
 const BATCH: usize = 200;
@@ -36,7 +33,6 @@ pub(super) struct Watch {
 #[derive(Default)]
 struct Watched {
     sessions: Vec<Arc<Session>>,
-    /// Ends when no session is left, or with its runtime.
     task: Option<JoinHandle<()>>,
 }
 
@@ -44,7 +40,6 @@ struct Session {
     query: String,
     /// In units of [`INTERVAL`].
     interval: u32,
-    /// Closed when the session needs no more watching.
     seen: watch::Sender<Option<Ended>>,
 }
 
@@ -100,8 +95,7 @@ impl Watch {
         }
     }
 
-    /// Asks whether the sessions exist. Returns `Break` if the server is gone: two attempts to
-    /// connect failed.
+    /// Returns `Break` if the server is gone: two attempts to connect failed.
     async fn ask(&self, line: &mut Option<Line>, sessions: &[Arc<Session>]) -> ControlFlow<()> {
         let select = |(at, session): (_, &Arc<Session>)| format!("SELECT {at}, {}", session.query);
         let text = sessions.iter().enumerate().map(select).collect::<Vec<_>>().join(" UNION ALL ");
@@ -124,7 +118,7 @@ impl Watch {
                 }
                 Ok(Err(error @ sqlx::Error::Io(_))) => {
                     tracing::debug!(%error, "the watching connection was lost");
-                    // The server has closed the connection, so its session has ended.
+                    // The server has closed the connection, and so its session.
                     if let Some((_, permit)) = line.take() {
                         permit.give_back();
                     }
@@ -164,7 +158,7 @@ fn answered(sessions: &[Arc<Session>], rows: &[Row]) {
 impl Watching {
     pub(super) async fn ended(&mut self) -> Ended {
         loop {
-            // If the watching task fails, the session may still exist, so nothing is reported.
+            // If the watching task fails, the session may still exist.
             if self.0.changed().await.is_err() {
                 std::future::pending::<()>().await;
             }
@@ -175,8 +169,7 @@ impl Watching {
     }
 }
 
-/// Returns SQL for two columns: whether the session still exists, and whether its client is asked
-/// to end a hold.
+/// Returns SQL for whether the session still exists, and whether its client is asked to end a hold.
 pub(super) fn own(id: SessionId, mark: &str) -> String {
     format!("IS_USED_LOCK({mark}) <=> {id}, FALSE")
 }

@@ -1,8 +1,7 @@
 -- Grants a free or expired name, renews the token's own hold, or records a waiter. Returns whether
 -- the token has a tombstone, followed by the present hold.
 --
--- Reads the clock after locking the row, so no expired hold is renewed and no TTL starts before its
--- grant.
+-- Reads the clock after locking the row, so no expired hold is renewed and no TTL starts early.
 WITH seen AS (
     SELECT * FROM {lease} WHERE name = :name
 ), ended AS (
@@ -11,16 +10,14 @@ WITH seen AS (
     INSERT INTO {lease} AS lease
         (name, token, identity, mode, fence, fences, ttl, expires, updated, broken, waiting, tombstones)
     SELECT :name, :token, :identity, 'exclusive',
-           -- The fence must exceed the seen row's fences, even if a sweep deletes that row before
-           -- the insert.
+           -- Must exceed the seen row's fences, even if a sweep deletes that row before the insert.
            greatest(meta.floor + 1, coalesce(seen.fence + seen.fences, 0), at.now),
            :fences, :ttl, at.now + :ttl, at.now, NULL, 0, ''
     FROM {meta} AS meta
     CROSS JOIN (SELECT {now} AS now OFFSET 0) AS at
     LEFT JOIN seen ON true
     WHERE NOT EXISTS (SELECT FROM ended)
-      -- A rejected claim writes nothing, unless it waits and the row's `waiting` expires within
-      -- 15 seconds.
+      -- A rejected claim writes nothing, unless it waits and `waiting` ends within 15 seconds.
       AND NOT coalesce(
           seen.token <> :token AND seen.expires > at.now
               AND (NOT :waits OR seen.waiting > at.now + 15000000),

@@ -1,5 +1,5 @@
 -- Grants a free or expired name whose row exists. Returns true, the fence, and whether other
--- clients wait. If no row is returned, the client sends `acquire`.
+-- clients wait.
 --
 -- If the row changes while the update waits for it, the server evaluates the update again.
 -- Otherwise, the TTL starts before the wait: the hold ends early, which is safe.

@@ -1,5 +1,5 @@
--- Frees the name, and leaves a tombstone, which rejects the holder's next renewal or repeated
--- claim. Returns the hold's remaining microseconds, if there was one.
+-- Frees the name, and leaves a tombstone against the holder's next renewal or repeated claim.
+-- Returns the hold's remaining microseconds, if there was one.
 WITH freed AS (
     UPDATE {lease} SET
         token = NULL, updated = {now}, tombstones = right(tombstones || ' ' || :token, 16 * 33)

@@ -1,5 +1,5 @@
--- The last two columns are the oldest snapshot's age in transactions and in seconds (NULL if the
--- user can't see it). VACUUMs don't count: their snapshots keep no dead rows.
+-- The last two columns are the oldest snapshot's age in transactions and in seconds, or NULL if the
+-- user can't see it. The snapshots of VACUUMs keep no dead rows.
 SELECT pg_is_in_recovery(), current_setting('transaction_read_only') = 'on',
        current_setting('server_version_num')::bigint, current_setting('fsync') = 'on',
        current_setting('full_page_writes') = 'on', current_setting('synchronous_commit'),

@@ -1,5 +1,4 @@
--- The column of `waiting` is false if the row's `waiting` ends within 15 seconds. Then a waiter
--- extends it by `acquire`.
+-- The column of `waiting` is false if `waiting` ends within 15 seconds. Then `acquire` extends it.
 SELECT held.name, coalesce(holder.token, held.token), coalesce(holder.identity, held.identity),
        held.mode, coalesce(holder.fence, held.fence), held.fences::bigint,
        coalesce(holder.expires, held.expires), coalesce(holder.broken, held.broken),

@@ -2,7 +2,7 @@
 -- was unexpired.
 --
 -- A concurrent acquire may not see the tombstone, so the second statement adds the token to the
--- name's row too. It waits for the acquire, so the third sees its grant.
+-- name's row too. It waits for the acquire, whose grant the third sees.
 INSERT INTO {tombstone} AS tombstone (token, until)
 VALUES (:token, {now} + :tombstone)
 ON CONFLICT (token) DO UPDATE SET until = greatest(tombstone.until, excluded.until);

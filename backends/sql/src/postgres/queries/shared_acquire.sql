@@ -10,7 +10,6 @@ WITH seen AS MATERIALIZED (
 ), others AS MATERIALIZED (
     SELECT coalesce(sum(holder.permits) FILTER (WHERE holder.mode <> 'exclusive'), 0) AS taken,
            min(holder.expires) FILTER (WHERE holder.mode <> 'exclusive') AS first_end,
-           -- A waiting writer's record is void once the name's fence has changed.
            max(holder.expires) FILTER (WHERE holder.mode = 'exclusive' AND holder.fence = seen.fence)
                AS writer_until
     FROM seen
@@ -32,7 +31,6 @@ WITH seen AS MATERIALIZED (
                WHEN :size > 0 AND taken + :permits > :size THEN 'busy'
                ELSE 'new'
            END AS does,
-           -- Readers share a fence.
            CASE WHEN ours AND :size = 0 THEN seen.fence
                 ELSE greatest(seen.fence + seen.fences, (SELECT floor + 1 FROM {meta}), now) END AS next
     FROM seen CROSS JOIN others

@@ -1,6 +1,6 @@
--- Removes the token's row, which belongs to a hold or a waiting writer. For a hold, runs after
--- `shared_lock`. Notifies waiters if one may now acquire the name. Returns whether the row was
--- unexpired, whether a notification was sent, and the remaining microseconds.
+-- Removes the token's row, of a hold (after `shared_lock`) or of a waiting writer. Notifies waiters
+-- if one may now acquire the name. Returns whether the row was unexpired, whether a notification
+-- was sent, and the remaining microseconds.
 WITH at AS MATERIALIZED (
     SELECT {now} AS now
 ), gone AS (

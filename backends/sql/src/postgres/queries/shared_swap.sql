@@ -1,4 +1,4 @@
--- Like `swap`, but for a shared hold. `shared_lock` has locked the name.
+-- Like `swap`, for a shared hold. Runs after `shared_lock`.
 WITH seen AS MATERIALIZED (
     SELECT lease.*, now
     FROM {lease} AS lease
@@ -14,7 +14,7 @@ WITH seen AS MATERIALIZED (
     JOIN {shared_holder} AS holder ON holder.name = seen.name AND holder.token IN (:from, :token)
     WHERE holder.expires > seen.now AND holder.broken IS NULL
       AND holder.mode = :mode AND holder.permits = :permits AND holder.size = :size
-    -- If the answer to an earlier swap was lost, the new token already has the hold.
+    -- If an earlier answer was lost, the new token already has the hold.
     ORDER BY holder.token = :token DESC LIMIT 1
 ), swapped AS (
     UPDATE {shared_holder} AS holder SET

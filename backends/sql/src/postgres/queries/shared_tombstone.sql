@@ -1,5 +1,5 @@
--- Leaves a tombstone before `shared_lock` waits for a concurrent acquire. Sets the isolation level
--- here, because a transaction can't change its level after its first query.
+-- Leaves a tombstone before `shared_lock` waits for a concurrent acquire. A transaction can't
+-- change its isolation level after its first query.
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 
 INSERT INTO {tombstone} AS tombstone (token, until)

@@ -1,4 +1,4 @@
--- Leaves the same tombstone as `break_now`. Runs after `shared_lock`, before the hold is removed.
+-- The tombstone of `break_now`. Runs after `shared_lock`, before the hold is removed.
 INSERT INTO {tombstone} AS tombstone (token, until, broken)
 SELECT :token, {now} + greatest(holder.expires - {now}, :tombstone), :broken
 FROM {shared_holder} AS holder

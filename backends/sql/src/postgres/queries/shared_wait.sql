@@ -1,5 +1,5 @@
--- Records that a writer waits for readers. The record is void once the name's fence has changed, so
--- writing it needs no lock.
+-- Records that a writer waits for readers. Needs no lock, because a change of the name's fence
+-- makes the record void.
 INSERT INTO {shared_holder} AS holder
     (name, token, identity, mode, permits, size, fence, ttl, expires, updated, broken)
 SELECT :name, :token, :identity, 'exclusive', 0, 0, lease.fence, :ttl, {now} + :patience, {now}, NULL

@@ -1,4 +1,4 @@
--- Returns how many rows were deleted, how many were examined, and the last examined name.
+-- Returns the number of deleted rows, of examined rows, and the last examined name.
 WITH part AS MATERIALIZED (
     SELECT name FROM {lease} WHERE name > :after ORDER BY name LIMIT :limit
 ), idle AS MATERIALIZED (

@@ -1,6 +1,5 @@
--- The server looks for a deadlock when a wait has lasted for deadlock_timeout, so the statement
--- waits longer, if the limit allows. A rollback to the savepoint restores lock_timeout. After
--- success, the last set_config restores it.
+-- The server looks for a deadlock after deadlock_timeout, so the statement waits longer, if the
+-- limit allows. The last set_config, or a rollback to the savepoint, restores lock_timeout.
 SAVEPOINT lockwright;
 SELECT set_config('lockwright.lock_timeout', current_setting('lock_timeout'), true),
        set_config('lock_timeout', greatest(:slice_ms, least(:left_ms, setting::bigint + 1000))::text, true)

@@ -1,8 +1,6 @@
-//! A connection that carries a hold.
-//!
-//! sqlx reads an ordinary connection only while a statement runs. A [`PgListener`] reads between
-//! statements too, so it detects the connection's end. Its `try_recv` is cancel-safe. Only joint
-//! sessions listen to a channel.
+//! A connection that carries a hold. It is a [`PgListener`], which detects the connection's end,
+//! because it reads between statements too. Its `try_recv` is cancel-safe. Only joint sessions
+//! listen to a channel.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -43,13 +41,13 @@ pub(crate) struct PgSession {
     /// True after the connection has failed. Then nothing more is sent: the listener would
     /// reconnect to a new session, without the hold.
     over: bool,
-    /// True if a wait or a failed attempt may have left the barrier or the claim's lock held.
+    /// True if the barrier or the claim's lock may still be held.
     must_let_go: bool,
     /// True after an unsuccessful wait, until all locks are released.
     has_waited: bool,
     is_last: bool,
     is_joint: bool,
-    /// The session's `idle_session_timeout` in ms, if known. Used only in the mode `session`.
+    /// The session's `idle_session_timeout` in ms, if known. For the mode `session`.
     timeout_ms: Option<i64>,
     has_prepared: bool,
     /// Last, to be dropped after the connection.
@@ -174,8 +172,8 @@ impl PgSession {
         arguments.extend_from_slice(more);
         let is_row = common.kind == Kind::Row;
         let is_executed = is_row && claim.mode == Mode::Exclusive && matches!(which, TRY | WAIT);
-        // The settings and locks of an executed wait end with its transaction. Those of others stay
-        // in the session.
+        // The settings and locks of an executed wait end with its transaction, others' with the
+        // session.
         let waits = matches!(which, WAIT | WAIT_FOR_READERS);
         self.must_let_go |= waits && !is_executed;
         let mut text = match sql.prepared() {
@@ -226,8 +224,7 @@ impl PgSession {
             format!("PREPARE lockwright_{name} ({types}) AS {}; ", statement.text)
         };
         let (attempt, wait) = (prepare(TRY), prepare(WAIT));
-        // `PREPARE` has its own transaction, because the hold's transaction would keep `PREPARE`'s
-        // table locks.
+        // `PREPARE` has its own transaction, because the hold's would keep its table locks.
         format!("BEGIN; {attempt}{wait}COMMIT; ")
     }
 
@@ -292,8 +289,8 @@ impl PgSession {
             let rows = match self.about(which, claim, arguments).await {
                 Ok(rows) => rows,
                 Err(error) if is_in_vain(&error) => {
-                    // The server may have granted the lock just before the statement timed out, so
-                    // `missed` releases the lock.
+                    // The server may have granted the lock just before the timeout, so `missed`
+                    // releases it.
                     let missed = if self.is_joint { PART } else { MISSED };
                     self.must_let_go = true;
                     self.has_waited = which != TRY;
@@ -339,7 +336,7 @@ impl Session for PgSession {
     }
 
     async fn lock(&mut self, claim: &Claim, slice: Option<Duration>, last: bool) -> Result<Locked> {
-        // If an earlier, unsuccessful wait has closed the barrier, it stays closed.
+        // After an unsuccessful wait, the barrier stays closed.
         let continues =
             self.has_waited && self.common.kind == Kind::Session && claim.mode == Mode::Exclusive;
         let which = match slice {
@@ -381,8 +378,8 @@ impl Session for PgSession {
             self.common.sql(claim.mode, "keep").render(&arguments, Postgresql::literal)
         };
         let keeps = claims.iter().map(keep).collect::<Vec<_>>().join(" UNION ALL ");
-        // A renewal waits while another session has locked the table of records, and a release
-        // waits for the renewal. The time limit bounds both.
+        // A renewal waits while the table of records is locked, and a release waits for the
+        // renewal.
         let limit_of = |claim: &Claim| match self.is_joint {
             true => statement_limit(claim.ttl),
             false => claim.ttl / 4,
@@ -391,7 +388,8 @@ impl Session for PgSession {
         let text = format!("SELECT set_config('statement_timeout', '{limit}', true); {keeps}");
         let (text, undo) = match self.common.kind {
             Kind::Session => (text, ""),
-            // If the renewal fails, the rollback to the savepoint keeps the hold's older row lock.
+            // The rollback to the savepoint after a failed renewal keeps the older row lock of the
+            // hold.
             Kind::Row => (
                 format!("SAVEPOINT lockwright; {text}; RELEASE SAVEPOINT lockwright"),
                 "ROLLBACK TO SAVEPOINT lockwright; RELEASE SAVEPOINT lockwright",
@@ -405,7 +403,6 @@ impl Session for PgSession {
             }
             Err(error) => return Err(self.common.failed(error)),
         };
-        // The first row is the result of `set_config`.
         let rows = rows.get(1..).unwrap_or_default();
         let kept = self.common.kept(rows, claims.len(), self.id);
         self.over |= kept.is_err();
@@ -463,8 +460,7 @@ impl Session for PgSession {
 
 async fn set_up(listener: &mut PgListener, dialect: &Postgresql) -> sqlx::Result<Row> {
     // - The idle timeouts end the session of a suspended process, even if it has no hold.
-    // - `synchronous_commit = off`: no waits for the disk, because a crash ends all holds, and the
-    //   next client then raises the sequence of fences.
+    // - `synchronous_commit = off`: a crash ends all holds, and the next client raises the fences.
     // - `lock_timeout` limits waits for operators' locks on the tables and the sequence.
     // - `read committed`: a hold's transaction sees later commits, such as a break.
     let mut text = format!(
@@ -489,7 +485,7 @@ async fn connect_error(pool: &Weak<Pool<Postgresql>>) -> sqlx::Error {
     loop {
         tokio::time::sleep(PAUSE).await;
         let Some(pool) = pool.upgrade() else { return sqlx::Error::PoolClosed };
-        // The modes `session` and `row` have no separate listener, so its permit is free.
+        // The modes `session` and `row` have no listener, so its permit is free.
         let Some(permit) = Permit::try_get(&pool, Use::Listen) else { continue };
         let limit = pool.limits().connect;
         drop(pool);
@@ -524,9 +520,9 @@ fn is_in_vain(error: &sqlx::Error) -> bool {
     matches!(code(error).as_deref(), Some(LOCK_NOT_AVAILABLE | QUERY_CANCELED | DEADLOCK))
 }
 
-/// Returns whether an error ends the session: class 57P (an operator, an idle timeout, a shutdown),
-/// class 08 (the connection), the timeouts of a transaction, internal errors, and errors without a
-/// code.
+/// Returns whether an error ends the session: classes 57P (an operator, an idle timeout, a
+/// shutdown) and 08 (the connection), timeouts of a transaction, internal errors, and errors
+/// without a code.
 fn is_the_end(code: Option<&str>) -> bool {
     code.is_none_or(|code| {
         code.starts_with("57P")

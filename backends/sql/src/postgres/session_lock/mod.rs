@@ -2,24 +2,17 @@
 //! `SELECT … FOR UPDATE` in an open transaction). Readers use `pg_advisory_lock_shared` or
 //! `FOR SHARE`.
 //!
-//! # The key of a name
+//! # Keys of advisory locks
 //!
-//! The mode `session` locks the name's [key](super::transaction#the-key-of-a-name). The mode `row`
-//! locks the name's row of `lockwright_row`.
-//!
-//! # The barrier of a name
-//!
-//! A writer that waits for readers closes the name's barrier, an advisory lock on two 32-bit keys.
-//! In the mode `session`, the keys are bits 65 to 128 of the name's SHA-256. In the mode `row`,
-//! they are bits 129 to 192 of the SHA-256 of the table's id and the name. A new reader first locks
-//! the barrier as shared, which it can't while the barrier is closed.
-//!
-//! # The key of a claim
-//!
-//! Before it waits, each session also takes the claim's lock: an advisory lock whose key is the
-//! first 64 bits of the SHA-256 of the token and the name. Only one session has this lock, by which
-//! other clients find it. A joint session, which has several holds, has the `application_name`
-//! `lockwright/joint`. Other sessions have `lockwright/own`.
+//! - **Name** (mode `session`): its [key](super::transaction#the-key-of-a-name). The mode `row`
+//!   locks the name's row of `lockwright_row`.
+//! - **Barrier**, which a writer closes to wait for readers: two 32-bit keys. In the mode
+//!   `session`, they are bits 65 to 128 of the name's SHA-256. In the mode `row`, they are bits 129
+//!   to 192 of the SHA-256 of the table's id and the name. A new reader first locks the barrier as
+//!   shared.
+//! - **Claim**: the first 64 bits of the SHA-256 of the token and the name. Each session takes this
+//!   lock before it waits. Only one session has it, and other clients find the session by it. The
+//!   `application_name` of a joint session is `lockwright/joint`, of others `lockwright/own`.
 
 mod connection;
 mod probe;
@@ -155,8 +148,8 @@ fn reads(kind: Kind, session: &str, token: &str) -> String {
 }
 
 /// Returns SQL for the text whose SHA-256 has the barrier's keys, and their position in its hex
-/// digits. In the mode `row`, the text includes the table, because all tables of a database share
-/// its advisory locks.
+/// digits. In the mode `row`, the text includes the table, because a database's tables share its
+/// advisory locks.
 fn barrier_of(kind: Kind) -> (&'static str, usize) {
     match kind {
         Kind::Session => (":name", 17),
@@ -210,7 +203,6 @@ fn first_64_bits(hash: impl Into<[u8; 32]>) -> i64 {
     i64::from_be_bytes([a, b, c, d, e, f, g, h])
 }
 
-/// SQL for whether `raise` in record.sql must run.
 const MUST_RAISE: &str = "(NOT EXISTS (SELECT FROM {hold_raised}) \
      OR (SELECT last_value FROM {hold_fence}) < {now} - 60000000)";
 
@@ -218,7 +210,7 @@ const HAS_READERS: &str = "EXISTS (SELECT FROM {hold} \
      WHERE kind = '{kind}' AND name = :name AND token = '{readers}')";
 
 /// SQL that closes the barrier before a writer waits for readers, unless this or another writer has
-/// closed it. Readers lock the barrier only for a moment, so it closes soon.
+/// closed it. Readers lock the barrier only for a moment.
 const CLOSE_BARRIER: &str = "CASE WHEN {has_readers} \
      AND NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2 AND granted \
          AND (pid = pg_backend_pid() OR mode = 'ExclusiveLock' \
@@ -226,13 +218,12 @@ const CLOSE_BARRIER: &str = "CASE WHEN {has_readers} \
              AND (classid::bigint << 32) | objid::bigint = {barrier_as_one})) \
      THEN pg_advisory_lock({barrier})::text END";
 
-/// SQL that overwrites a record with a new holder's values. Each query sets the fence itself,
-/// because readers may share one.
+/// SQL that overwrites a record with a new holder's values, except the fence, which readers may
+/// share.
 const OVERWRITTEN: &str = "token = excluded.token, identity = excluded.identity, \
      ttl_ms = excluded.ttl_ms, session = excluded.session, updated = excluded.updated, \
      broken = CASE WHEN held.token = excluded.token THEN held.broken END, released = false";
 
-/// SQL for the µs since the server received the statement.
 const WAITED_US: &str =
     "(extract(epoch FROM clock_timestamp() - statement_timestamp()) * 1000000)::bigint";
 
@@ -247,10 +238,8 @@ const IN_THIS_DATABASE: &str =
 
 const LOCK_KEY: &str = "((locks.classid::bigint << 32) | locks.objid::bigint)";
 
-/// SQL for whether a session has or awaits the claim's lock, by the row `locks` of `pg_locks`.
 const IS_CLAIM_LOCK: &str = "{is_advisory} AND locks.objsubid = 1 AND {lock_key} = {claim}";
 
-/// SQL for all records, including those of ended holds.
 const RECORDS: &str = "\
      SELECT name, token, identity, fence, ttl_ms, session, updated, broken, false AS shared FROM {hold} \
      WHERE kind = '{kind}' \
@@ -258,13 +247,13 @@ const RECORDS: &str = "\
      SELECT name, token, identity, fence, ttl_ms, session, updated, broken, true FROM {reader} \
      WHERE kind = '{kind}'";
 
-/// SQL for the rest of a wait's time limit, `:slice_ms`, after the request's earlier statements.
+/// SQL for the rest of a wait's limit, `:slice_ms`, after the request's earlier statements.
 const REST: &str = "greatest(1, least(:slice_ms, :slice_ms - \
      (extract(epoch FROM clock_timestamp() - statement_timestamp()) * 1000)::bigint))::text";
 
 /// SQL for a hold's remaining time in µs, or NULL if the user may not see the session. A broken
-/// hold lasts for at most its recorded TTL after the record's last change, even if its session was
-/// used since.
+/// hold lasts at most its recorded TTL from the record's last change, even if its session was used
+/// since.
 const LEFT: &str = "CASE WHEN holding.state IS NULL THEN NULL ELSE \
      greatest(0, held.ttl_ms * 1000 - greatest(0, \
          CASE WHEN holding.state LIKE 'idle%' \
@@ -272,7 +261,6 @@ const LEFT: &str = "CASE WHEN holding.state IS NULL THEN NULL ELSE \
          CASE WHEN held.broken IS NOT NULL \
              THEN (extract(epoch FROM clock_timestamp() - held.updated) * 1000000)::bigint END)) END";
 
-/// SQL for the time of the grant, in µs since 1970.
 const SINCE: &str = "CASE WHEN held.broken IS NULL \
                      THEN (extract(epoch FROM held.updated) * 1000000)::bigint END";
 

@@ -20,8 +20,7 @@ pub(crate) async fn check(sessions: &Arc<Sessions<Postgresql>>) -> Result<()> {
     let permit = Permit::get(pool, Use::Hold, deadline).await?;
     let mut first = PgSession::connect(sessions, permit).await?;
     let opened = first.id();
-    // With the smallest limit on sessions, `first` has the only permit for holds, so the second
-    // connection uses the listener's permit.
+    // With the smallest limit on sessions, `first` has the only permit for holds.
     let permit = match Permit::try_get(pool, Use::Hold) {
         Some(permit) => permit,
         None => Permit::get(pool, Use::Listen, deadline).await?,

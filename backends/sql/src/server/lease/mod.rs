@@ -39,7 +39,7 @@ const SWEEP: usize = 1_000;
 /// during the deletion began after the row's last change.
 const YOUNGEST_SWEPT: Duration = Duration::from_secs(60);
 
-/// A waiting claim with at least this TTL sends cheaper requests before `acquire`. A shorter one
+/// The least TTL with which a waiting claim sends cheaper requests before `acquire`. A shorter one
 /// leaves too little time.
 const QUICK_TTL: Duration = Duration::from_secs(2);
 
@@ -93,12 +93,12 @@ struct Asking<'a> {
     claim: &'a Claim,
     arguments: Arguments<'a>,
     sending: Sending,
-    /// `None` if the claim doesn't wait, and otherwise whether the name's row must record a waiter.
+    /// `None` if the claim doesn't wait, otherwise whether the name's row must record a waiter.
     waits: Option<bool>,
 }
 
-/// The result of the requests before `acquire`. `Break` decides the claim. `Continue(true)` means
-/// that an unanswered request may have acquired the lock.
+/// The result of the requests before `acquire`. `Continue(true)` means that an unanswered request
+/// may have acquired the lock.
 type Quickly = ControlFlow<AcquireOutcome, bool>;
 
 const LOOKED_FOR: &str =
@@ -110,7 +110,7 @@ const LISTED: &str = "name >= :first AND (:after IS NULL OR name > :after) AND n
 macro_rules! statements {
     (often: $($hot:ident),*; seldom: $($other:ident),*) => {
         /// SQL about lease rows. The files in `postgres/queries` describe the parameters and
-        /// columns, the same on all servers. Times are the server's, in µs.
+        /// columns for all servers. Times are the server's, in µs.
         #[derive(Debug)]
         pub(crate) struct StatementTexts {
             pub(crate) schema: &'static str,
@@ -142,7 +142,6 @@ statements!(
         shared_wait, shared_swap, shared_break, shared_break_now, shared_sweep
 );
 
-/// Reads the [`StatementTexts`] from the folder `queries` next to the caller's file.
 macro_rules! statement_texts {
     ($schema:expr; $($name:ident),+; $($joined:ident: $($part:ident)+),+) => {
         StatementTexts {
@@ -175,8 +174,8 @@ impl<D: Dialect> LeaseBackend<D> {
         is_direct: bool,
     ) -> Self {
         let dialect = pool.dialect();
-        // Only the first SKIP LOCKED is removed: these renewals wait for a name's row, but skip a
-        // reader's locked row, because waiting for it would block the name's other readers.
+        // Only the first SKIP LOCKED is removed: these renewals wait for a name's row, but not for
+        // a reader's, which would block the name's other readers.
         let waiting = [D::TEXTS.renew, D::TEXTS.shared_renew]
             .map(|text| Sql::new(&dialect.expand(text).replacen(" SKIP LOCKED", "", 1)));
         let inspect = |which| dialect.expand(&D::TEXTS.inspect.replace("{which}", which));
@@ -292,7 +291,7 @@ impl<D: Dialect> LeaseBackend<D> {
         Ok(AcquireOutcome::Busy(busy))
     }
 
-    /// Tries to decide an exclusive claim by requests that cost the server less than `acquire`.
+    /// Tries to decide an exclusive claim by cheaper requests than `acquire`.
     async fn acquire_quickly(&self, asking: &Asking<'_>) -> Result<Quickly> {
         let claim = asking.claim;
         let look = match &self.look {
@@ -321,8 +320,8 @@ impl<D: Dialect> LeaseBackend<D> {
         Ok(outcome)
     }
 
-    /// Returns `None` if the name may be free. Returns `Continue` if the hold is shared, has the
-    /// claim's token, or lacks a recorded waiter: `acquire` must decide. Otherwise returns `Busy`.
+    /// Returns `None` if the name may be free, and `Continue` if `acquire` must decide: the hold is
+    /// shared, has the claim's token, or lacks a recorded waiter. Otherwise returns `Busy`.
     async fn look_for_holder(&self, look: &Sql, asking: &Asking<'_>) -> Result<Option<Quickly>> {
         let Asking { claim, arguments, sending, waits } = *asking;
         let rows = self.pool.fetch_so(look, arguments, Effect::Reads, sending).await?;
@@ -502,8 +501,8 @@ impl<D: Dialect> DistributedLock for LeaseBackend<D> {
         if page.names.len() == PAGE {
             page.next = page.names.last().map(|last| Cursor(last.name.as_str().to_owned()));
         }
-        // MySQL ignores spaces at the prefix's end, so a name may lack the prefix. A hold may end
-        // while the query runs, so a name may have no holder.
+        // MySQL ignores spaces at the prefix's end, so a name may lack the prefix. A hold may have
+        // ended while the query ran.
         page.names
             .retain(|found| found.name.as_str().starts_with(prefix) && !found.holders.is_empty());
         Ok(page)
@@ -524,11 +523,10 @@ impl<D: Dialect> DistributedLock for LeaseBackend<D> {
 
     /// Deletes old rows. A name's fences must grow even after its row is deleted.
     ///
-    /// The sweep first raises the floor, above which new rows' fences start, to the old rows'
-    /// highest fence. Once that is committed, the sweep deletes old rows with fences up to the
-    /// floor. An acquire that reads the new floor grants a fence above it. An acquire that read the
-    /// old floor has also read the row, because of [`YOUNGEST_SWEPT`], and grants a fence above the
-    /// row's.
+    /// So the sweep first raises the floor, above which new rows' fences start, to the old rows'
+    /// highest fence, and commits. Then it deletes old rows with fences up to the floor. An acquire
+    /// that reads the new floor grants a fence above it. An acquire that read the old floor has
+    /// also read the row, because of [`YOUNGEST_SWEPT`], and grants a fence above the row's.
     async fn sweep(&self, idle: Duration) -> Result<SweepReport> {
         let after = lock(&self.swept).clone();
         let arguments = [

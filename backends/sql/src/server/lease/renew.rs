@@ -11,8 +11,8 @@ use crate::server::{Dialect, Sending, Sql, Value};
 
 const LOCKED_PAUSE: Duration = Duration::from_millis(10);
 
-/// The minimum wait in the server's queue for a locked row. While several sessions lock it in turn,
-/// a renewal without a wait may never find it free.
+/// The minimum wait in the server's queue for a locked row. Without a wait, a renewal may never
+/// find a contended row free.
 const WAITS_FOR_ROW: Duration = Duration::from_millis(500);
 
 const WAIT_AT_ONCE: usize = 3;
@@ -21,7 +21,6 @@ const SMALLER_FOR: Duration = Duration::from_secs(60);
 
 type Holds<'a, 'b> = &'a [(usize, &'b Renew<'b>)];
 
-/// Renewals by their holds' indices. A renewal is `None` if another session has locked the row.
 type Renewals = HashMap<usize, Option<Renewal>>;
 
 impl<D: Dialect> LeaseBackend<D> {
@@ -29,7 +28,6 @@ impl<D: Dialect> LeaseBackend<D> {
         let deadline = Instant::now() + Renew::time_to_answer(holds);
         let (alone, shared): (Vec<_>, Vec<_>) =
             holds.iter().enumerate().partition(|(_, hold)| hold.claim.mode == Mode::Exclusive);
-        // In parallel, so neither kind delays the other.
         let (alone, shared) = tokio::join!(
             self.renew_with((&self.statements.renew, &self.waiting[0]), alone, deadline),
             self.renew_with((&self.statements.shared_renew, &self.waiting[1]), shared, deadline),
@@ -83,8 +81,8 @@ impl<D: Dialect> LeaseBackend<D> {
         Ok(renewals)
     }
 
-    /// Renews in batches of at most `size`, and halves a failed batch. Returns an error only if all
-    /// batches fail.
+    /// Renews in batches of at most `size`, and halves a failed batch. Fails only if all batches
+    /// fail.
     async fn renew_some(
         &self,
         statement: &Sql,
@@ -154,13 +152,12 @@ impl<D: Dialect> LeaseBackend<D> {
     }
 }
 
-/// Returns the size limit after batches of `size` succeeded: doubled, unless a concurrent renewal
-/// has changed it.
+/// Doubles the size limit after success, unless a concurrent renewal has changed it.
 fn grown(limit: usize, size: usize) -> usize {
     if limit == size { limit.saturating_mul(2) } else { limit }
 }
 
-/// Merges two results. Ignores an error if the other result has renewals.
+/// Merges two results. Ignores an error if the other has renewals.
 fn all_known(some: Result<Renewals>, others: Result<Renewals>) -> Result<Renewals> {
     match (some, others) {
         (Ok(mut some), Ok(others)) => {

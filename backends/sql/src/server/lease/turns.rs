@@ -1,9 +1,8 @@
 //! Spreads the requests of waiters. A release wakes all waiters, but only one can get the lock.
 //!
-//! A client remembers how long its claims of a name waited for their grants. The next claim sends
-//! no request before most of that time has passed, so the longest waiting client usually sends the
-//! first. A client that releases a lock for which others wait pauses before its next claim. A pause
-//! that is too short or too long costs only time.
+//! After a grant, a client's next claim of the name sends no request before most of its usual wait
+//! has passed, so the longest waiting client usually sends the first. A client that releases a lock
+//! for which others wait pauses before its next claim. A wrong pause costs only time.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -12,7 +11,7 @@ use std::time::{Duration, Instant};
 use lockwright_core::backend_util::lock;
 use lockwright_core::{Claim, LockName, Token};
 
-/// The longest remembered wait, to keep the pause short once other waiters have left.
+/// The longest remembered wait, so that the pause is short once other waiters have left.
 const LONGEST: Duration = Duration::from_millis(64);
 
 /// The shortest pause for which a timer is worthwhile.
@@ -21,7 +20,6 @@ const SHORTEST: Duration = Duration::from_millis(1);
 /// The least pause before a client reclaims a lock that it released while others waited.
 const YIELD: Duration = Duration::from_millis(2);
 
-/// A name without a request for this long is forgotten.
 const REMEMBERED: Duration = Duration::from_secs(1);
 
 const CAPACITY: usize = 1024;
@@ -33,10 +31,8 @@ struct Turn {
     token: Token,
     began: Instant,
     asked: Instant,
-    /// True if an earlier request of the claim was rejected.
     was_busy: bool,
     usual_wait: Duration,
-    /// True if other clients waited at the last release.
     yields: bool,
 }
 

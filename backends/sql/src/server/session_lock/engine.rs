@@ -21,7 +21,7 @@ use super::{Command, EngineState, Inbox, Server, Sessions, Task};
 pub(crate) struct Engine<S: Server> {
     state: Arc<EngineState<S>>,
     runtime: Handle,
-    /// Dropping this sender makes waiting tasks withdraw their claims.
+    /// Dropping it makes waiting tasks withdraw their claims.
     open: watch::Sender<()>,
 }
 
@@ -47,13 +47,13 @@ impl<S: Server> Engine<S> {
         Err(Error::unsupported(what, self.profile()).with_name(&claim.name))
     }
 
-    /// Sends a command to the claim's task. Returns `None` if there is no task.
+    /// Returns `None` if the claim has no task.
     async fn ask<T>(&self, claim: &Claim, command: fn(oneshot::Sender<T>) -> Command) -> Option<T> {
         while let Some(task) = self.state.task(claim) {
             let (answer, answered) = oneshot::channel();
             let is_sent = task.send(command(answer)).is_ok();
-            // A task that ends at this moment may leave the command in the channel, which drops it
-            // with the last sender.
+            // A task that ends now may leave the command in the channel, which drops it with the
+            // last sender.
             drop(task);
             if is_sent && let Ok(answer) = answered.await {
                 return Some(answer);

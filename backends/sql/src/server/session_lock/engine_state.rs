@@ -20,7 +20,6 @@ use crate::server::Use;
 
 const SESSION_LIMIT: Duration = Duration::from_millis(400);
 
-/// How long an inspection, a listing or a break waits for records of this client's holds.
 const RECORD_LIMIT: Duration = Duration::from_secs(2);
 
 /// A request to a claim's task. If the task drops the answer's sender, the request had no effect,
@@ -31,7 +30,7 @@ pub(super) enum Command {
     Release(oneshot::Sender<Result<ReleaseOutcome>>),
 }
 
-/// Identifies a hold. The same token with another name is a different hold.
+/// The same token with another name is a different hold.
 pub(super) type Key = (LockName, Token);
 
 pub(super) fn key(claim: &Claim) -> Key {
@@ -48,17 +47,14 @@ pub(super) struct EngineState<S: Server> {
     tasks: Mutex<HashMap<Key, Registered>>,
     pub(super) over: EndedClaims,
     pub(super) clients: Subscribers,
-    /// Wakes the task of [`close_idle`].
     may_be_idle: mpsc::Sender<()>,
 }
 
 struct Registered {
     commands: mpsc::UnboundedSender<Command>,
-    /// False while the server has no record of the claim's hold.
     is_recorded: Arc<AtomicBool>,
 }
 
-/// A task's entry in `EngineState::tasks`, removed on drop.
 pub(super) struct Place<S: Server> {
     state: Arc<EngineState<S>>,
     key: Key,
@@ -117,7 +113,7 @@ impl<S: Server> EngineState<S> {
             .collect();
         let begun = Instant::now();
         while begun.elapsed() < RECORD_LIMIT {
-            // A hold that has ended has no flag, and needs no record.
+            // An ended hold has no flag, and needs no record.
             unrecorded.retain(|flag| flag.upgrade().is_some_and(|it| !it.load(Ordering::Relaxed)));
             if unrecorded.is_empty() {
                 return;
@@ -131,7 +127,6 @@ impl<S: Server> EngineState<S> {
         self.clients.send(&Event::Lost(claim.token, reason));
     }
 
-    /// Returns whether the next hold should share a session.
     pub(super) fn is_crowded(&self) -> bool {
         let sessions = self.server.pool.sessions();
         let Some(own) = sessions.own() else { return false };
@@ -143,8 +138,8 @@ impl<S: Server> EngineState<S> {
         open.saturating_sub(joints) >= own
     }
 
-    /// Returns a session and, if it was idle, since when. If all are in use, waits only briefly:
-    /// the error must precede the client's own timeout.
+    /// Returns a session and, if it was idle, since when. Waits only briefly: an error must precede
+    /// the client's own timeout.
     pub(super) async fn session(
         &self,
         claim: &Claim,
@@ -157,8 +152,8 @@ impl<S: Server> EngineState<S> {
             }
             let pool = &self.server.pool;
             let sessions = pool.sessions();
-            // True if a joint session has a `Hold` permit, which a waiting claim can have once
-            // that session ends.
+            // A joint session has a `Hold` permit, which a waiting claim can have once that session
+            // ends.
             let has_others = self.joint_sessions.count() > sessions.open(Use::Joint);
             if sessions.open(Use::Hold) == sessions.share(Use::Hold)
                 && (of == Use::Joint || has_others)
@@ -196,7 +191,6 @@ impl<S: Server> Drop for Place<S> {
     }
 }
 
-/// Closes sessions idle for too long, until none is idle.
 async fn close_idle<S: Server>(state: Weak<EngineState<S>>, mut signals: mpsc::Receiver<()>) {
     while signals.recv().await.is_some() {
         sleep(idle::KEPT / 2).await;

@@ -27,8 +27,8 @@ impl<S: Server> HoldSession<S> {
         }
     }
 
-    /// Shortens the idle timeout of a hold's own session. In a joint session, the hold's task
-    /// releases the lock in time instead.
+    /// Shortens the idle timeout of a hold's own session. From a joint session, the hold's task
+    /// releases the lock in time.
     pub(super) async fn shorten(&mut self, to: Duration) -> Result<()> {
         match self {
             Self::Own(session) => session.shorten(to).await,

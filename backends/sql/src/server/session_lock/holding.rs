@@ -46,8 +46,7 @@ pub(super) struct Holding<S: Server> {
     pub(super) hold: Hold<S>,
 }
 
-/// A guard that reports the hold as lost if dropped without [`Live::end`], as by a panic or the
-/// runtime's end.
+/// Reports the hold as lost if dropped without [`Live::end`], as by a panic or the runtime's end.
 pub(super) struct Live<S: Server>(Option<(Arc<EngineState<S>>, Claim)>);
 
 impl<S: Server> Live<S> {
@@ -74,12 +73,11 @@ enum End {
 }
 
 impl<S: Server> Holding<S> {
-    /// Serves the hold until it ends, or releases it at once if no caller received the grant.
+    /// Serves the hold until it ends. Releases it at once if no caller received the grant.
     pub(super) async fn run(mut self, was_received: bool) {
         let end = if was_received { self.serve().await } else { End::LetGo(None) };
         match end {
             End::LetGo(answer) => self.let_go(answer).await,
-            // Losses are rare, so their future is boxed, to make tasks smaller.
             End::Lost(asked) => Box::pin(self.lost(asked)).await,
         }
     }
@@ -91,7 +89,7 @@ impl<S: Server> Holding<S> {
         }
         loop {
             // At `over`, the idle timeout has certainly ended a hold's own session. A joint session
-            // stays open for other holds, so the client ends this hold after the TTL.
+            // stays open, so the client ends this hold after the TTL.
             let late = match self.hold.session {
                 HoldSession::Own(_) => self.claim.ttl / 10 + LIMIT,
                 HoldSession::Joint(_) => Duration::ZERO,
@@ -171,8 +169,8 @@ impl<S: Server> Holding<S> {
                 if !matches!(shortening.await, Ok(Ok(_))) {
                     return Kept::Ended;
                 }
-                // `inspect` adds the recorded TTL to the time of the session's last statement,
-                // now `shorten`. So the time left is recorded as the TTL.
+                // `inspect` adds the recorded TTL to the time of the session's last statement, now
+                // `shorten`. So the rest is recorded as the TTL.
                 let (state, claim) = (Arc::clone(&self.state), self.claim.clone());
                 tokio::spawn(async move {
                     let left = over.saturating_since(state.clock.now());
@@ -204,11 +202,9 @@ impl<S: Server> Holding<S> {
                 (closed.map(|_| ended), None)
             }
         };
-        // The task is unregistered before its answer, so the caller's next request doesn't reach
-        // it.
+        // The task is unregistered before its answer, so the caller's next request doesn't reach it.
         drop((place, inbox));
-        // The joint session's slot is freed before the answer, so the caller's next hold can use
-        // it.
+        // The joint session's slot is freed before the answer, for the caller's next hold.
         let own = match reusable {
             Some(HoldSession::Own(session)) => Some(session),
             joint => {

@@ -11,8 +11,7 @@ const MOST: usize = 8;
 
 pub(super) const KEPT: Duration = Duration::from_secs(5);
 
-/// A release doesn't reset an idle timeout in this range, because the client closes idle sessions
-/// earlier.
+/// A release doesn't reset an idle timeout in this range: the client closes idle sessions earlier.
 pub(crate) const KEPT_TIMEOUTS: RangeInclusive<Duration> =
     Duration::from_secs(10)..=Duration::from_secs(60);
 
@@ -28,7 +27,6 @@ impl<S> Default for Idle<S> {
 }
 
 impl<S> Idle<S> {
-    /// Takes the last used session, and returns since when it is idle.
     pub(super) fn take(&self) -> Option<(Instant, S)> {
         lock(&self.sessions).pop()
     }

@@ -1,5 +1,5 @@
 //! The records of holds that lasted for [`RECORD_AFTER`](super::RECORD_AFTER). One task serves all
-//! holds of a client, so not every hold wakes the runtime.
+//! holds, so not every hold wakes the runtime.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -18,8 +18,7 @@ pub(super) struct Unrecorded {
     pub(super) is_recorded: Weak<AtomicBool>,
 }
 
-/// Records each hold at its `Instant`, unless it has ended. The holds arrive in the order of these
-/// instants.
+/// Records each hold at its `Instant`, unless it has ended. The holds arrive in this order.
 pub(super) async fn record_late<S: Server>(
     server: Arc<Sessions<S>>,
     mut holds: UnboundedReceiver<(Instant, Unrecorded)>,

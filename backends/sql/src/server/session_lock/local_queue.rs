@@ -1,5 +1,4 @@
-//! The local queue of each name. Only the first waiter blocks in the server. The others follow in
-//! arrival order.
+//! The local queue of each name. Only the first waiter blocks in the server.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
@@ -11,7 +10,7 @@ use tokio::sync::{Mutex as Turnstile, OwnedMutexGuard};
 #[derive(Default)]
 pub(super) struct Queues(Mutex<HashMap<LockName, Weak<Turnstile<()>>>>);
 
-/// The right to block in the server. Dropping it passes the turn to the next waiter.
+/// The right to block in the server, which ends when it is dropped.
 pub(super) type Turn = OwnedMutexGuard<()>;
 
 impl Queues {

@@ -4,17 +4,15 @@
 //! task undoes the request. In the mode `session`, a client's exclusive holds after the first few
 //! share [joint sessions](joint_session), unless their claims waited.
 //!
-//! # The rules
-//!
 //! - **The server ends the hold.** The session's idle timeout is the TTL, set before the lock or
 //!   with it. Any statement restarts the timeout, so during a hold, the client sends only renewals.
 //! - **The fence is issued once the lock is held.** Another connection records the hold before the
-//!   grant. If the fence doesn't depend on the record, the record follows after [`RECORD_AFTER`].
+//!   grant, or after [`RECORD_AFTER`] if the fence doesn't depend on the record.
 //! - **After a wait for the lock, the TTL doesn't start with the answer**, which may be late. If
-//!   the server measured the wait, the TTL starts that long after the request. Otherwise, after a
-//!   short wait, the TTL starts at the request, and after a longer one, at the first renewal.
+//!   the server measured the wait, the TTL starts that long after the request. Otherwise it starts
+//!   at the request after a short wait, and at the first renewal after a longer one.
 //! - **A writer that waits for readers closes a barrier**, a lock that keeps new readers out.
-//!   Otherwise, new readers would get the lock between two statements of the wait.
+//!   Otherwise, they would get the lock between two statements of the wait.
 //! - **Holds and requests have separate permits**, so a release never waits for a hold's permit.
 
 mod engine;
@@ -57,7 +55,6 @@ use task::{Inbox, Task};
 
 pub(crate) type SessionId = i64;
 
-/// The age at which a hold is recorded.
 pub(crate) const RECORD_AFTER: Duration = Duration::from_millis(20);
 
 pub(crate) fn profile(
@@ -71,7 +68,6 @@ pub(crate) fn profile(
     profile.fencing = Fencing::Strict;
     profile.modes = Modes { exclusive: true, shared, permits: false };
     profile.wake_up = WakeUp::Push;
-    // A hold ends with its connection, so it survives no server restart or network failure.
     profile.survives = Faults::of(survives);
     profile.tombstones = true;
     profile.breakable = true;
@@ -95,7 +91,6 @@ pub(crate) enum Locked {
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Grant {
-    /// The hold's fence, if the lock statement returned it.
     pub(crate) fence: Option<Fence>,
     /// True if the hold needs no record before [`RECORD_AFTER`]. Then `fence` is set.
     pub(crate) is_recorded_later: bool,
@@ -117,12 +112,12 @@ pub(crate) enum Kept {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ended {
     Session,
-    /// Another client asks the client of a joint session to end a hold.
+    /// Another client asks to end a hold of this joint session.
     Asked,
 }
 
 /// A connection that carries a hold, waits for one, or is idle. After an error, the engine closes
-/// the connection and asks the server to end the session.
+/// it and has the server end the session.
 #[async_trait]
 pub(crate) trait Session: Send + Sync + 'static {
     fn id(&self) -> SessionId;
@@ -130,17 +125,16 @@ pub(crate) trait Session: Send + Sync + 'static {
     /// Sets the idle timeout to the TTL, rounded up, and acquires the lock. While the lock is held,
     /// the timeout is never longer.
     ///
-    /// The call waits in the server for about `slice`, or doesn't wait if `slice` is `None`. After
-    /// an unsuccessful wait, the caller waits again or calls [`leave`](Session::leave). If `last`,
-    /// no wait follows, so this call may do the work of `leave`. At most one session holds the lock
-    /// for a claim.
+    /// Waits in the server for about `slice`, if any. After an unsuccessful wait, the caller waits
+    /// again or calls [`leave`](Session::leave). If `last`, no wait follows, so this call may do
+    /// the work of `leave`. At most one session holds the lock for a claim.
     ///
     /// # Cancel safety
     /// If the future is dropped, the session must be closed.
     async fn lock(&mut self, claim: &Claim, slice: Option<Duration>, last: bool) -> Result<Locked>;
 
-    /// Makes the session joint: it may get several locks of this TTL by [`lock`](Session::lock)
-    /// without a slice, and [`unlock`](Session::unlock) releases one of them.
+    /// Makes the session joint: it may get several locks of this TTL, without a slice, and
+    /// [`unlock`](Session::unlock) releases one of them.
     async fn join(&mut self, ttl: Duration) -> Result<()>;
 
     /// Renews all holds of the session, and reads the records of `claims`.
@@ -152,8 +146,7 @@ pub(crate) trait Session: Send + Sync + 'static {
     /// Then the session is reusable.
     async fn leave(&mut self) -> Result<()>;
 
-    /// Releases the lock, after which the session is reusable. Returns false if the session doesn't
-    /// have the lock.
+    /// Releases the lock, after which the session is reusable. Returns false if it lacks the lock.
     async fn unlock(&mut self, claim: &Claim) -> Result<bool>;
 
     /// Waits for the session's end, or for another client's request, without a statement.
@@ -165,19 +158,17 @@ pub(crate) trait Session: Send + Sync + 'static {
     async fn close(self);
 }
 
-/// A database server whose sessions can hold locks.
 #[async_trait]
 pub(crate) trait Server: Dialect {
     type Session: Session;
 
-    /// State that a client's sessions on this kind of server share.
+    /// State that a client's sessions share.
     type Own: Send + Sync + 'static;
 
-    /// The queries of both modes. Their `{held}` is the table of exclusive holds or of readers, and
-    /// `:name` and `:token` identify a hold.
+    /// The queries of both modes. Their `{held}` is the table of exclusive holds or of readers.
     const QUERIES: &'static str;
 
-    /// The word for software that may share sessions among connections: pooler or proxy.
+    /// The word for software that shares sessions: pooler or proxy.
     const BETWEEN: &'static str;
 
     /// How much longer than the true remaining time the result of `inspect` may be.

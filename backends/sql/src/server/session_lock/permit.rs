@@ -54,8 +54,8 @@ impl<D: Dialect> Permit<D> {
         }
     }
 
-    /// Like [`open`](Self::open), without a limit. `opening` must not own an `Arc` of the pool, so
-    /// that dropping the pool aborts abandoned openings.
+    /// Like [`open`](Self::open), without a limit. `opening` must own no `Arc` of the pool, whose
+    /// drop aborts abandoned openings.
     pub(crate) async fn open_unlimited<C: Send + 'static>(
         mut self,
         opening: impl Future<Output = sqlx::Result<Opened<C>>> + Send + 'static,
@@ -83,7 +83,6 @@ impl<D: Dialect> Permit<D> {
         Ok((connection, permit))
     }
 
-    /// Frees the permit of a connection without a session on the server.
     pub(crate) fn give_back(mut self) {
         self.permit = None;
     }

@@ -22,19 +22,16 @@ const LOOKS: u32 = 10;
 /// The age by which a hold is normally recorded.
 const RECORDED_BY: Duration = RECORD_AFTER.saturating_mul(5);
 
-/// How long `session_ask` is repeated for one hold.
 const ASKED_FOR: Duration = Duration::from_secs(4);
 
-/// The longest run of `session_ask`.
 const LONGEST_ASK: Duration = Duration::from_millis(2_100);
 
-/// The shortest and longest pause between runs of `session_ask`.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(320));
 
 const OTHERS: &str = "SELECT name FROM {hold} WHERE kind = '{kind}' AND session = :session";
 
 impl<S: Server> Sessions<S> {
-    /// Records the session as the holder. Without a `fence`, the server issues a fence above all
+    /// Records the session as the holder. Without a `fence`, the server issues one above all
     /// earlier fences. Returns the fence, or `None` if the session has ended or a later hold is
     /// recorded.
     pub(crate) async fn note(
@@ -56,14 +53,12 @@ impl<S: Server> Sessions<S> {
         rows.last().map(|row| self.pool.sound(row.fence(0))).transpose()
     }
 
-    /// Records that a broken hold ends after this time.
     pub(crate) async fn note_rest(&self, claim: &Claim, left: Duration) -> Result<()> {
         let mark_rest = self.sql(claim.mode, "mark_rest");
         let ttl_ms = [("ttl_ms", Value::Int(millis_up(left)))];
         self.about(mark_rest, &claim.name, claim.token, Effect::Changes, &ttl_ms).await.map(drop)
     }
 
-    /// Returns the recorded reason, if any: a break, or a release through another connection.
     pub(crate) async fn why_ended(&self, claim: &Claim) -> Result<Option<Reason>> {
         let why = self.sql(claim.mode, "why_ended");
         let mut reason = None;
@@ -85,7 +80,7 @@ impl<S: Server> Sessions<S> {
             return Ok(false);
         }
         // The release is recorded first, because the holder reads the record after its session's
-        // end. The result is ignored: a young hold or a waiting claim has no record.
+        // end. A young hold or a waiting claim has no record, so the result is ignored.
         let mark_released = self.sql(claim.mode, "mark_released");
         self.mark(mark_released, name, token, &[], 3).await?;
         Ok(self.end(name, token).await? > 0)
@@ -196,8 +191,8 @@ impl<S: Server> Sessions<S> {
         Ok(holders.find(|(holder, _)| holder.token == Some(token)))
     }
 
-    /// Inspects the name, and repeats this at most [`LOOKS`] times while a holder has no record. If
-    /// the holder with `token` then has no record, finds the holder by its session.
+    /// Inspects the name, repeatedly while a holder has no record. If the holder with `token` then
+    /// has none, finds it by its session.
     async fn look(
         &self,
         name: &LockName,
@@ -260,12 +255,11 @@ impl<S: Server> Sessions<S> {
         let mut page = Page::default();
         for row in &rows {
             let Some(name) = self.pool.sound(row.text(0))? else { continue };
-            // MySQL ignores spaces at the prefix's end, so the first names may lack the prefix.
+            // MySQL ignores spaces at the prefix's end.
             if name < prefix {
                 continue;
             }
             if !name.starts_with(prefix) {
-                // Names are in byte order, so no later name has the prefix.
                 return Ok(page);
             }
             let name = self.pool.sound(LockName::new(name).map_err(|_| BadRow))?;
@@ -277,13 +271,13 @@ impl<S: Server> Sessions<S> {
             }
         }
         if rows.len() >= PAGE {
-            // This page may lack readers of its last name, so the next has that name.
+            // The page may lack readers of its last name, so the next page has that name.
             if page.names.len() > 1 {
                 page.names.pop();
             }
             page.next = page.names.last().map(|last| Cursor(last.name.as_str().to_owned()));
             if let [only] = &mut page.names[..] {
-                // A page may lack readers of its only name, but `inspect` reads all.
+                // This page may lack readers of its only name.
                 *only = self.inspect(&only.name).await?;
             }
             page.names.retain(|name| !name.holders.is_empty());
@@ -309,7 +303,7 @@ impl<S: Server> Sessions<S> {
                 broken = broken.and(self.break_one(name, holder, session, how, note).await)?;
             }
         }
-        // If the name has no holder but a session of this token, the hold isn't recorded yet.
+        // The hold isn't recorded yet if only a session of this token exists.
         if let (Some(token), Broken::NotHeld) = (seen, &broken)
             && inspection.holders.is_empty()
             && !self.sessions_of(name, token).await?.is_empty()
@@ -349,7 +343,7 @@ impl<S: Server> Sessions<S> {
         let mark_broken = self.sql(holder.mode, "mark_broken");
         let note = [("note", Value::Text(note))];
         let marked = self.mark(mark_broken, name, token, &note, 10).await?;
-        // A hold marked as broken can't be renewed, so the remaining time is read after the mark.
+        // The remaining time is read after the mark, which prevents renewals.
         let remaining = match self.holder(name, token).await? {
             Some((holder, _)) => holder.remaining.unwrap_or(Duration::MAX),
             None => Duration::ZERO,
@@ -429,11 +423,10 @@ impl<S: Server> Sessions<S> {
     }
 }
 
-/// Adds the holder in a row of `inspect` or `list`, if any, and returns the holder's session. The
-/// columns are 0 `name`, 1 the holding `session` (NULL if the name is free), 2 the session's token
-/// if known, 3 the recorded token, 4 `identity`, 5 the name's `fence`, 6 the time left in µs, 7
-/// `broken`, 8 the number of waiters, 9 whether the holder is a reader, 10 the time of the grant in
-/// µs since 1970.
+/// Adds the holder in a row of `inspect` or `list`, if any, and returns its session. The columns
+/// are 0 `name`, 1 the holding `session` (NULL if free), 2 the session's token if known, 3 the
+/// recorded token, 4 `identity`, 5 the name's `fence`, 6 the time left in µs, 7 `broken`, 8 the
+/// number of waiters, 9 whether the holder is a reader, 10 the time of the grant in µs since 1970.
 fn add_holder(row: &Row, inspection: &mut Inspection) -> Result<Option<SessionId>, BadRow> {
     if !row.is_null(5) {
         inspection.fence = Some(row.fence(5)?);
@@ -446,7 +439,7 @@ fn add_holder(row: &Row, inspection: &mut Inspection) -> Result<Option<SessionId
     if row.bool(9)? {
         holder.mode = Mode::Shared;
     }
-    // The record may still be the previous holder's, so the tokens must match.
+    // The record may still be the previous holder's.
     if shown.is_some() && shown == row.text(3)? {
         holder.identity = row.text(4)?.and_then(|text| serde_json::from_str(text).ok());
         holder.fence = inspection.fence;

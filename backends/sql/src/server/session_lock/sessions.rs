@@ -27,7 +27,6 @@ impl Kind {
     }
 }
 
-/// SQL and state that the sessions of one client share.
 pub(crate) struct Sessions<S: Server> {
     pub(crate) profile: Profile,
     pub(crate) kind: Kind,
@@ -39,11 +38,10 @@ pub(crate) struct Sessions<S: Server> {
 
 type Queries = HashMap<&'static str, Sql>;
 
-/// The queries that are prepared, unless they have several statements.
 const PREPARED: [&str; 5] = ["try", "wait", "unlock", "part", "note"];
 
-/// Reads the queries of a kind and mode, by their names without `session_`, `row_` and `shared_`.
-/// For readers, `shared_X`, later in the files, replaces `X`.
+/// Reads the queries of a kind and mode. Their names lack `session_`, `row_` and `shared_`. For
+/// readers, `shared_X`, later in the files, replaces `X`.
 fn queries<S: Server>(dialect: &S, kind: Kind, mode: Mode) -> Queries {
     let (held, prefix) = match mode {
         Mode::Shared => ("{reader}", "shared_"),
@@ -91,8 +89,8 @@ impl<S: Server> Sessions<S> {
         errors::failed(error, Effect::Changes, self.pool.dialect()).error
     }
 
-    /// Reads a session's answer to a renewal of `count` holds. The columns are 0 the session, 1
-    /// whether the session has the lock, 2 the record's `broken` and 3 the record's `released`.
+    /// Reads a session's answer to a renewal of `count` holds: the session, whether it has the
+    /// lock, and the record's `broken` and `released`.
     ///
     /// # Errors
     /// Another session answered.

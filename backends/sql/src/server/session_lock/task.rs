@@ -33,7 +33,7 @@ const SHORT_WAIT: Duration = Duration::from_millis(100);
 
 const JUST_NOW: Duration = Duration::from_millis(1);
 
-/// An attempt's minimum limit, because a slow server may need more than a short TTL.
+/// The least limit for an attempt, because a slow server may need more than a short TTL.
 const LEAST_TRY: Duration = Duration::from_millis(500);
 
 pub(super) struct Task<S: Server> {
@@ -64,7 +64,6 @@ enum Asked<S: Server> {
 }
 
 impl Inbox {
-    /// Answers requests about the waiting claim until the claim is withdrawn.
     pub(super) async fn withdrawn(&mut self) -> Withdrawn {
         loop {
             let unwanted = async {
@@ -223,8 +222,7 @@ impl<S: Server> Task<S> {
                         continue;
                     }
                     if same_token && slice.is_some() {
-                        // The server may still list an abandoned attempt's session, so pause before
-                        // the retry.
+                        // The server may still list an abandoned attempt's session.
                         tokio::select! {
                             biased;
                             why = inbox.withdrawn() => {
@@ -236,8 +234,7 @@ impl<S: Server> Task<S> {
                     }
                 }
                 Err(error) if used => {
-                    // The idle connection was dead. Its session may have acquired the lock, so the
-                    // server is asked to end it.
+                    // The idle connection was dead, but its session may have acquired the lock.
                     tracing::debug!(%error, "an idle session had ended");
                     tries = 0;
                     // After a definite error, the session needn't be ended.
@@ -245,8 +242,8 @@ impl<S: Server> Task<S> {
                     let seat = HoldSession::Own(session);
                     let closed = Box::pin(withdraw::close(&state.server, claim, seat, quiet)).await;
                     Box::pin(state.close_idle(true)).await;
-                    // If the server didn't find the session, the session's statement may still
-                    // acquire the lock.
+                    // If the server didn't find the session, its statement may still acquire the
+                    // lock.
                     may_have_been_late = !closed.map_err(|unknown| unknown.with_source(error))?;
                     let next = live_session(state, claim, Use::Hold).await;
                     (session, used) = next.map_err(|error| doubted(error, may_have_been_late))?;
@@ -277,7 +274,7 @@ async fn joined<S: Server>(
         let (joined, withdrawn) = tokio::select! {
             biased;
             joined = &mut locking => (joined, None),
-            // The attempt ends soon. If it acquires the lock, the task must release it.
+            // The attempt ends soon, and may have to be undone.
             why = inbox.withdrawn() => (locking.await, Some(why)),
         };
         let asked = match (joined.transpose()?, withdrawn) {
@@ -392,7 +389,7 @@ async fn granted<S: Server>(
     } else {
         noting.await
     };
-    // The answer shows that the session was alive after `sent`, so a quick answer needs no check.
+    // The answer shows that the session was alive after `sent`, so a quick one needs no check.
     let was_slow = begun.saturating_since(sent) > JUST_NOW;
     let may_have_ended = must_renew || !grant.is_recorded_later || was_slow;
     let result = match result {
@@ -410,8 +407,8 @@ async fn granted<S: Server>(
     }
 }
 
-/// Returns the grant if another session holds the lock for this claim. This task can't renew that
-/// hold.
+/// Returns the grant if another session, which this task can't renew, holds the lock for this
+/// claim.
 async fn carried_elsewhere<S: Server>(
     server: &Sessions<S>,
     claim: &Claim,
@@ -423,8 +420,8 @@ async fn carried_elsewhere<S: Server>(
     Ok(Some(granted))
 }
 
-/// Returns how long the hold certainly lasts. The holder's client shortens a broken hold's idle
-/// timeout, so a broken hold may end at any time.
+/// Returns how long the hold certainly lasts. A broken one may end at any time, because its client
+/// shortens the idle timeout.
 pub(super) fn left_elsewhere<S: Server>(holder: &Holder) -> Duration {
     match &holder.broken {
         None => holder.remaining.unwrap_or_default().saturating_sub(S::TIME_LEFT_TOO_LONG_BY),

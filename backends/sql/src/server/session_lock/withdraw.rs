@@ -9,7 +9,7 @@ pub(super) const LIMIT: Duration = Duration::from_secs(5);
 
 const CANCEL_LIMIT: Duration = Duration::from_millis(500);
 
-/// Cancels a wait. Returns whether the wait ended without an error, perhaps by acquiring the lock.
+/// Cancels a wait. Returns whether it ended without an error, perhaps by acquiring the lock.
 pub(super) async fn from_wait<S: Server>(
     server: &Sessions<S>,
     session: SessionId,
@@ -49,8 +49,8 @@ pub(super) async fn close<S: Server>(
         HoldSession::Joint(mut member) => {
             match tokio::time::timeout(LIMIT, member.unlock()).await {
                 Ok(Ok(_)) => return Ok(true),
-                // After a failure, the joint session's task closes the session once all its
-                // `Member`s are dropped.
+                // After a failure, the task closes the joint session once all its `Member`s are
+                // dropped.
                 Ok(Err(_)) | Err(_) => None,
             }
         }

@@ -24,9 +24,8 @@ LEFT JOIN lockwright_lease AS lease ON lease.name = ?1
 LEFT JOIN lockwright_tombstone AS tombstone ON tombstone.token = ?2 AND tombstone.boot = ?3
 
 /* held */
--- Returns names that no waiter can acquire now: exclusive holds, semaphores whose held permits reach
--- the waiters' largest size, and names with readers and a waiting writer. Omits names with only
--- readers, because another reader can acquire them.
+-- Returns names that no waiter can acquire now: exclusive holds, semaphores whose held permits
+-- reach the waiters' largest size, and names with readers and a waiting writer.
 -- ?1 JSON [[name, largest size], ...], ?2 boot, ?3 now
 SELECT lease.name
 FROM json_each(?1) AS asked

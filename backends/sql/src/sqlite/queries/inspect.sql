@@ -2,7 +2,7 @@
 -- ?1 first name, ?2 whether the first is included, ?3 boot, ?4 now, ?5 limit, ?6 last name or NULL
 WITH held AS (
     SELECT * FROM lockwright_lease AS lease
-    -- A BLOB sorts after every name, so NULL in ?6 means no limit.
+    -- A BLOB sorts after every name.
     WHERE name >= ?1 AND (?2 OR name <> ?1) AND name <= coalesce(?6, x'')
       AND boot = ?3 AND expires_ns > ?4
       AND (mode NOT IN ('shared', 'permits') OR EXISTS (
@@ -25,7 +25,6 @@ LEFT JOIN lockwright_shared_holder AS holder
 ORDER BY held.name
 
 /* foreign_rows */
--- Counts rows that this version of Lockwright never writes.
 SELECT (
     SELECT count(*) FROM lockwright_lease
     WHERE NOT CASE mode

@@ -1,7 +1,7 @@
 /* session_try session_wait session_wait_for_readers session_shared_try session_shared_wait */
--- This mode has no readers, so the statements for readers are never sent. Requests the lock only if
--- the session gets its mark. Returns -1 without the mark, NULL without the lock, and otherwise the
--- fence, or 0 on MySQL, which has no sequences. The NULLIF releases the mark and is always NULL.
+-- Requests the lock only if the session gets its mark. Returns -1 without the mark, NULL without
+-- the lock, and otherwise the fence, or 0 on MySQL, which has no sequences. The NULLIF, which is
+-- always NULL, releases the mark. This mode has no readers.
 SELECT CAST(IF(GET_LOCK(:mark, 0) <=> 1,
                IF(GET_LOCK(:key, :slice_s) <=> 1,
                   /*M!100300 NEXTVAL({hold_fence}) + */ 0,
@@ -17,12 +17,12 @@ SET SESSION wait_timeout = 60;
 SET SESSION wait_timeout = IF(IS_USED_LOCK(:key) <=> CONNECTION_ID(), :ttl_s, 60);
 
 /* row_try */
--- Returns the name, with a fence on MariaDB, if the session got the row and the mark.
+-- Returns the name, on MariaDB with a fence, if the session got the row and the mark.
 SELECT name /*M!100300 , NEXTVAL({hold_fence}) */ FROM {row}
 WHERE name = :name AND GET_LOCK(:mark, 0) = 1 FOR UPDATE SKIP LOCKED;
 
 /* row_wait */
--- If the name may have readers, returns at once, without a row, and row_missed reports the readers.
+-- If the name may have readers, returns no row at once, and row_missed reports the readers.
 -- Otherwise gets the mark, and waits for the row for at most `innodb_lock_wait_timeout`.
 SELECT IF(EXISTS (SELECT 1 FROM {hold} WHERE kind = 'row' AND name = :name AND token = '{readers}'),
           -1, GET_LOCK(:mark, 0))
@@ -31,8 +31,8 @@ SELECT name /*M!100300 , NEXTVAL({hold_fence}) */ FROM {row}
 WHERE name = :name AND @lockwright_mark = 1 FOR UPDATE;
 
 /* row_wait_for_readers */
--- Takes the two locks of the barrier (see mod.rs). Until the writer has the row, its idle timeout
--- is at most five seconds, so a dead writer doesn't block readers for long.
+-- Until the writer has the row, its idle timeout is at most five seconds, so a dead writer doesn't
+-- block readers for long.
 SET SESSION wait_timeout = LEAST(:ttl_s, 5), lock_wait_timeout = :limit_s, innodb_lock_wait_timeout = :slice_s;
 SET @lockwright_mark = GET_LOCK(:mark, 0);
 SET @lockwright_waits = IF(@lockwright_mark = 1, GET_LOCK({waits}, 0), 0);
@@ -43,8 +43,7 @@ WHERE name = :name AND @lockwright_mark = 1 FOR UPDATE;
 SET SESSION wait_timeout = :ttl_s;
 
 /* row_shared_try */
--- A reader is rejected while a writer waits. Only one session can have the mark, so a claim has at
--- most one reader.
+-- Only one session can have the mark, so a claim has at most one reader.
 SET @lockwright_mark = GET_LOCK(:mark, 0);
 SET @lockwright_open = IS_USED_LOCK({waits}) IS NULL;
 BEGIN;
@@ -53,7 +52,6 @@ WHERE name = :name AND @lockwright_mark = 1 AND @lockwright_open
 /*M! LOCK IN SHARE MODE */ /*!80000 FOR SHARE */ SKIP LOCKED;
 
 /* row_shared_wait */
--- The reader waits until the barrier is open, and only then for the row.
 SET SESSION wait_timeout = :ttl_s, lock_wait_timeout = :limit_s, innodb_lock_wait_timeout = :slice_s;
 SET @lockwright_mark = GET_LOCK(:mark, 0);
 SET @lockwright_barrier = IF(IS_USED_LOCK({waits}) IS NULL, NULL, GET_LOCK({barrier}, :slice_s));
@@ -66,13 +64,13 @@ LOCK IN SHARE MODE;
 
 /* row_missed row_shared_missed */
 -- Returns whether the row exists, whether another session has the mark, and whether row_wait found
--- readers. A rollback follows.
+-- readers.
 SELECT EXISTS (SELECT 1 FROM {row} WHERE name = :name),
        COALESCE(IS_USED_LOCK(:mark) <> CONNECTION_ID(), FALSE), @lockwright_mark <=> -1;
 
 /* row_make */
--- Inserts only a missing row, because an insert of an existing one would wait for its lock. The
--- named lock prevents an insert by another client after the check.
+-- Inserts only a missing row, because another insert would wait for the row's lock. The named lock
+-- excludes other clients' inserts after the check.
 SET @lockwright_made = GET_LOCK({mark_of_row}, 1);
 INSERT IGNORE INTO {row} (name)
 SELECT :name FROM {meta} WHERE NOT EXISTS (SELECT 1 FROM {row} WHERE name = :name);

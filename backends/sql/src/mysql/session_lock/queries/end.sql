@@ -29,20 +29,18 @@ SELECT broken IS NOT NULL, released FROM {reader}
 WHERE kind = '{kind}' AND name = :name AND token = :token;
 
 /* kill */
--- If the session lacks the mark, this kills connection 0, which doesn't exist. The next statements
--- wait for the session's end, which KILL doesn't, for at most two seconds.
+-- Without the mark, this kills connection 0, which doesn't exist. KILL doesn't wait for the
+-- session's end, so the next statements do, for at most two seconds.
 KILL CONNECTION IF(IS_USED_LOCK({mark}) <=> :session, :session, 0);
 {wait_for_mark};
 
 /* session_ask */
--- This named lock asks the session's client to end a hold. The client polls the lock at least once
--- a second.
+-- The session's client polls this named lock at least once a second, and then ends a hold.
 DO GET_LOCK(CONCAT({joint}, :session, '/ask'), 1);
 {wait_for_answer};
 DO RELEASE_LOCK(CONCAT({joint}, :session, '/ask'));
 
 /* session_kill_foreign */
--- A joint session is Lockwright's, so it isn't killed.
 KILL CONNECTION IF(IS_USED_LOCK({key}) <=> :session
                    AND IS_USED_LOCK(CONCAT({joint}, :session)) IS NULL, :session, 0);
 {wait_for_key};

@@ -1,6 +1,6 @@
 /* session_inspect */
--- The recorded token is the holder's only if the holding session has that token's mark. NULL is no
--- valid lock name, so without a record the statement tests an unused name.
+-- The recorded token is the holder's only if the holding session has its mark. NULL is no valid
+-- lock name, so without a record the statement tests an unused name.
 SELECT :name, IS_USED_LOCK({key}),
        IF(IS_USED_LOCK({key}) <=> IS_USED_LOCK(COALESCE({mark_of_held}, ' lockwright/')), held.token, NULL),
        held.token, held.identity, held.fence, {left}, held.broken,
@@ -24,8 +24,7 @@ WHERE held.kind = 'session' AND (held.name > :from OR :inclusive AND held.name =
 ORDER BY held.name LIMIT :limit;
 
 /* row_inspect */
--- Users usually can't see row locks. So a session counts as a holder if its mark names a recorded
--- token.
+-- Users usually can't see row locks, so a holder is a session whose mark names a recorded token.
 SELECT :name, held.session, held.token, held.token, held.identity, last.fence, {left}, held.broken,
        (SELECT COUNT(*) FROM information_schema.processlist AS waiting
         WHERE waiting.info LIKE CONCAT('SELECT name %FROM %X''', LOWER(HEX(:name)), '''% FOR UPDATE')

@@ -1,6 +1,6 @@
 /* note */
--- A paused client must not overwrite the next holder's row. So once the row is locked, the first
--- assignment checks the session's mark again. If `:fence` is 0, the row determines the fence.
+-- A paused client must not overwrite the next holder's row, so the first assignment, under the
+-- row's lock, checks the session's mark again. If `:fence` is 0, the row determines the fence.
 INSERT INTO {hold} (kind, name, token, identity, fence, ttl_ms, session, updated, broken, released)
 SELECT '{kind}', :name, :token, :identity, IF(:fence > 0, :fence, GREATEST(meta.floor + 1, {now})),
        :ttl_ms, :session, {now}, NULL, 0
@@ -42,6 +42,6 @@ WHERE kind = '{kind}' AND name = :name AND token = :token AND session = :session
 
 /* raise */
 -- Returns the server's time if the sequence of fences is lower, else 0. The client raises the
--- sequence to that time, because a crash may have lost the last fences.
+-- sequence to it, because a crash may have lost the last fences.
 SELECT CAST(0 /*M!100300 + (next_not_cached_value < {now}) * {now} */ AS SIGNED)
 /*M!100300 FROM {hold_fence} */;

@@ -10,7 +10,7 @@ COMMIT;
 SELECT RELEASE_ALL_LOCKS();
 
 /* row_shared_unlock */
--- Deletes the record and unlocks the row in one commit. If the record outlived the lock, a reader
+-- One commit deletes the record and unlocks the row. If the record outlived the lock, a reader
 -- after the next writer could get the record's fence.
 DELETE FROM {reader} WHERE kind = 'row' AND name = :name AND token = :token;
 COMMIT;

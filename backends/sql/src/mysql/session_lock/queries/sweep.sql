@@ -1,6 +1,6 @@
 /* sweep */
--- A concurrent acquire that read the old floor may get the current time as its fence. This fence
--- must be above all deleted ones, so rows with fences above the current time stay.
+-- Rows with fences above the current time stay: an acquire that read the old floor may get the
+-- current time as its fence.
 DELETE FROM {reader}
 WHERE kind = '{kind}' AND updated < {now} - :idle_us AND IS_USED_LOCK({mark_of_reader}) IS NULL
 LIMIT :limit;
@@ -30,8 +30,7 @@ WHERE held.updated < {now} - :idle_us AND held.fence <= (SELECT floor FROM {meta
 
 SET @lockwright_deleted = ROW_COUNT();
 
--- Finds rows of names that had only unrecorded holds. Uses INTO, because a SELECT in SET would wait
--- for locked rows.
+-- Rows of names that had only unrecorded holds. A SELECT in SET would wait for locked rows.
 SELECT JSON_ARRAYAGG(free.name) INTO @lockwright_old
 FROM (SELECT name FROM {row} AS free
       WHERE '{kind}' = 'row' AND NOT EXISTS (SELECT 1 FROM {hold} AS held

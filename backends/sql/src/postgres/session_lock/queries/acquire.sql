@@ -16,9 +16,9 @@ SELECT CASE WHEN :new_ttl_ms = 0
 
 /* session_wait */
 -- The first wait for the lock. The session's idle timeout is already the TTL, and its
--- `lock_timeout` is 5000 ms. Returns the column of session_try, and how long the server waited in
--- µs. If only readers have the lock, returns `readers` at once. After `readers` or a timeout, the
--- session keeps the claim's lock, and session_wait_for_readers follows.
+-- `lock_timeout` is 5000 ms. Returns the column of session_try, and the server's wait in µs. If
+-- only readers have the lock, returns `readers` at once. After this or a timeout, the session keeps
+-- the claim's lock, and session_wait_for_readers follows.
 SELECT CASE WHEN NOT pg_try_advisory_lock(:claim) THEN 'same'
             WHEN :slice_ms <> 5000 AND set_config('lock_timeout', :slice_ms::text, true) = '' THEN NULL
             WHEN pg_try_advisory_lock(:key) THEN nextval('{hold_fence}')::text
@@ -28,9 +28,8 @@ SELECT CASE WHEN NOT pg_try_advisory_lock(:claim) THEN 'same'
        END, {waited_us};
 
 /* session_wait_for_readers */
--- Closes the barrier and waits. While the session has the barrier but not the name's lock, its idle
--- timeout is at most five seconds, so a dead writer's barrier soon opens. The last row has
--- session_wait's columns.
+-- Closes the barrier and waits. Until the session has the name's lock, its idle timeout is at most
+-- five seconds, so a dead writer's barrier soon opens. The last row has session_wait's columns.
 BEGIN;
 SELECT set_config('idle_session_timeout', CASE WHEN {has_readers} OR EXISTS (
     SELECT FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2 AND pid = pg_backend_pid()
@@ -46,14 +45,13 @@ SELECT CASE WHEN NOT pg_try_advisory_lock(:claim) THEN 'same'
        END, {waited_us};
 
 /* session_missed */
--- Releases the lock, possibly granted just before the statement timed out. The session keeps the
--- barrier and the claim's lock. As in row_missed, the first column is false if no other session has
--- the claim's lock.
+-- Releases the lock, possibly granted just before the timeout. The session keeps the barrier and
+-- the claim's lock. The first column is that of row_missed.
 SELECT false, count(pg_advisory_unlock(:key)) FROM pg_locks AS locks
 WHERE locks.pid = pg_backend_pid() AND {is_advisory} AND objsubid = 1 AND granted AND {lock_key} = :key;
 
 /* session_shared_try */
--- Like session_try, but the answer is also `busy` while a writer has closed the barrier.
+-- Like session_try, but also `busy` while a writer has closed the barrier.
 SELECT CASE WHEN NOT pg_try_advisory_xact_lock(:claim) THEN 'same'
             WHEN NOT pg_try_advisory_xact_lock_shared({barrier}) THEN 'busy'
             WHEN NOT pg_try_advisory_xact_lock_shared(:key) THEN 'busy'
@@ -64,8 +62,8 @@ SELECT CASE WHEN NOT pg_try_advisory_xact_lock(:claim) THEN 'same'
 
 /* session_shared_wait */
 -- Waits for the claim's lock, so only one session reads for a claim, then for the barrier, and then
--- for the name's lock. Sets the idle timeout first, which ends a session lock granted just before
--- the wait times out. The last row is the fence.
+-- for the name's lock. Sets the idle timeout first: it ends a lock granted just before the wait
+-- times out. The last row is the fence.
 BEGIN;
 SELECT set_config('idle_session_timeout', :ttl_ms::text, false),
        set_config('idle_in_transaction_session_timeout', :ttl_ms::text, false);
@@ -94,9 +92,8 @@ SELECT nextval('{hold_fence}'),
 FROM locked;
 
 /* row_wait */
--- Runs like row_try. Returns the fence, and how long the server waited in µs. Returns no row if
--- another session has the claim's lock, the name's row is missing, or the name may have readers:
--- row_wait_for_readers waits for them.
+-- Runs like row_try. Returns the fence, and the server's wait in µs. Returns no row if another
+-- session has the claim's lock, the name's row is missing, or the name may have readers.
 WITH asked AS MATERIALIZED (
     SELECT {has_readers} AS has_readers, pg_try_advisory_xact_lock(:claim) AS claimed,
            set_config('idle_in_transaction_session_timeout', :ttl_ms::text, true),
@@ -108,7 +105,7 @@ WITH asked AS MATERIALIZED (
 SELECT nextval('{hold_fence}'), {waited_us} FROM locked;
 
 /* row_wait_for_readers */
--- Like session_wait_for_readers. If the lock was acquired, the fifth row has row_wait's columns.
+-- Like session_wait_for_readers. After success, the fifth row has row_wait's columns.
 BEGIN;
 SELECT set_config('idle_session_timeout', least(:ttl_ms, 5000)::text, false),
        set_config('idle_in_transaction_session_timeout', least(:ttl_ms, 5000)::text, false);
@@ -124,8 +121,8 @@ SET idle_session_timeout = :ttl_ms;
 SET idle_in_transaction_session_timeout = :ttl_ms;
 
 /* row_shared_try */
--- Like session_shared_try, but returns no row if it didn't get the lock. Takes the claim's lock for
--- the session, so row_shared_unlock can release it before the commit.
+-- Like session_shared_try, but returns no row without the lock. Takes the claim's lock for the
+-- session, so row_shared_unlock can release it before the commit.
 WITH locked AS MATERIALIZED (
     SELECT name FROM {row} WHERE name = :name
       AND (SELECT CASE WHEN pg_try_advisory_lock_shared({barrier})
@@ -140,7 +137,7 @@ WITH locked AS MATERIALIZED (
 SELECT nextval('{hold_fence}') FROM timed;
 
 /* row_shared_wait */
--- If the lock was acquired, the fifth row is the fence.
+-- After success, the fifth row is the fence.
 BEGIN;
 SELECT set_config('idle_session_timeout', :ttl_ms::text, false),
        set_config('idle_in_transaction_session_timeout', :ttl_ms::text, false);
@@ -155,8 +152,7 @@ WITH locked AS MATERIALIZED (SELECT name FROM {row} WHERE name = :name FOR SHARE
 SELECT nextval('{hold_fence}') FROM locked;
 
 /* row_missed session_shared_missed row_shared_missed */
--- Returns whether another session has the claim's lock, and, for the mode `row`, whether the row
--- exists.
+-- Returns whether another session has the claim's lock, and whether the row exists (mode `row`).
 ROLLBACK;
 SELECT NOT pg_try_advisory_xact_lock(:claim), EXISTS (SELECT FROM {row} WHERE name = :name);
 

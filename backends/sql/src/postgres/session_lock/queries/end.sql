@@ -6,7 +6,7 @@ WHERE {is_claim_lock};
 
 /* mark_broken */
 -- Marks the hold's record as broken. Returns a row if there is one. The next holder overwrites an
--- exclusive hold's record. So a tombstone, a row of {reader} with session 0, keeps the mark.
+-- exclusive hold's record, so a tombstone, a row of {reader} with session 0, keeps the mark.
 WITH marked AS (
     UPDATE {held} SET broken = coalesce(broken, :note),
         updated = CASE WHEN broken IS NULL THEN clock_timestamp() ELSE updated END
@@ -30,7 +30,6 @@ WHERE kind = '{kind}' AND name = :name AND token = :token RETURNING 1::bigint;
 
 /* why_ended */
 -- Returns two marks of the hold or its tombstone: broken, and released through another connection.
--- Returns no row if neither exists.
 SELECT broken IS NOT NULL, released FROM {hold}
 WHERE kind = '{kind}' AND name = :name AND token = :token
 UNION ALL
@@ -43,7 +42,7 @@ SELECT pg_terminate_backend(locks.pid, 2000) FROM pg_locks AS locks
 WHERE locks.pid = :session AND {is_claim_lock};
 
 /* session_ask */
--- Makes the joint :session's client read its holds' records, and so find an ended hold.
+-- Makes the client of the joint :session read its holds' records.
 SELECT pg_notify('lockwright_' || :session::text, '')::text;
 
 /* session_kill_foreign */

@@ -10,7 +10,6 @@ WITH locks AS MATERIALIZED (
 )
 SELECT :name, holding.pid::bigint, held.token, held.token, held.identity, last.fence, {left},
        held.broken,
-       -- Counts the sessions that wait for the name's lock or barrier.
        (SELECT count(DISTINCT pid) FROM locks
         WHERE NOT granted AND key = CASE objsubid WHEN 1 THEN {key} ELSE {barrier_as_one} END),
        holding.shared, {since}
@@ -52,8 +51,8 @@ LEFT JOIN ({records}) AS held
 ORDER BY last.name, holding.pid LIMIT :limit;
 
 /* row_inspect */
--- `pg_locks` has no row locks, but a locked row has its holder's transaction in `xmax`. If several
--- readers hold the row, `xmax` is no transaction, so only records show them.
+-- `pg_locks` has no row locks, but a locked row has its holder's transaction in `xmax`. With
+-- several readers, `xmax` is no transaction, so only records show them.
 WITH claims AS MATERIALIZED (
     SELECT pid, {lock_key} AS key FROM pg_locks AS locks WHERE {is_advisory} AND objsubid = 1 AND granted
 ), held AS MATERIALIZED (

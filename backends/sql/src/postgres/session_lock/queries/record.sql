@@ -1,15 +1,14 @@
 /* note */
--- Records a hold, from another session. Returns no row if the name has a record with a higher
--- fence.
+-- Records a hold, from another session. Returns no row if a recorded fence is higher.
 INSERT INTO {hold} AS held (kind, name, token, identity, fence, ttl_ms, session, updated)
 VALUES ('{kind}', :name, :token, :identity, :fence, :ttl_ms, :session, clock_timestamp())
 ON CONFLICT (kind, name) DO UPDATE SET {overwritten}, fence = excluded.fence WHERE held.fence <= excluded.fence
 RETURNING fence;
 
 /* shared_note */
--- Records a reader. While a recorded reader still has its hold, a new reader gets the recorded
--- fence. Otherwise, a writer may have had an unrecorded hold since, so the new reader gets a new
--- fence. Returns no row if the name has a writer's record with a higher fence.
+-- Records a reader, with the recorded fence while a recorded reader still has its hold. Otherwise,
+-- a writer may have had an unrecorded hold since, so the reader gets a new fence. Returns no row if
+-- the name has a writer's record with a higher fence.
 WITH epoch AS (
     INSERT INTO {hold} AS held (kind, name, token, identity, fence, ttl_ms, session, updated)
     VALUES ('{kind}', :name, '{readers}', :token, :fence, :ttl_ms, :session, clock_timestamp())
@@ -34,9 +33,8 @@ RETURNING fence;
 SELECT {must_raise};
 
 /* raise */
--- Raises the sequence of fences if a crash may have lost the last ones, or if the sequence is a
--- minute behind the clock, as after the restore of a backup. While this statement runs, other
--- sessions issue far fewer than 16777216 fences, so it never lowers the sequence.
+-- Raises the sequence of fences, as the README describes. While this statement runs, other sessions
+-- issue far fewer than 16777216 fences, so it never lowers the sequence.
 BEGIN;
 SET LOCAL synchronous_commit = local;
 SELECT pg_advisory_xact_lock(5499258310474722404);

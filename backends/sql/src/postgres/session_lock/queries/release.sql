@@ -17,8 +17,7 @@ FROM (SELECT pg_advisory_unlock_shared(:key) AS unlocked) AS done;
 ROLLBACK;
 
 /* row_shared_unlock */
--- Releases the claim's lock before the `DELETE`, because a session with that lock counts as a
--- reader.
+-- The claim's lock goes first, because a session with that lock counts as a reader.
 SELECT pg_advisory_unlock_all()::text;
 COMMIT;
 SELECT set_config('idle_session_timeout', '60s', false),

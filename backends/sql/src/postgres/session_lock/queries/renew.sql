@@ -1,6 +1,6 @@
 /* session_keep row_keep */
--- A changed process id reveals a pooler that has switched sessions. The second column, whether the
--- session has the lock, is always true, because a session keeps its locks.
+-- A changed process id reveals a pooler that has switched sessions. The second column is always
+-- true, because a session keeps its locks.
 SELECT pg_backend_pid()::bigint, true, held.broken IS NOT NULL, coalesce(held.released, false)
 FROM (SELECT) AS once
 LEFT JOIN {held} AS held ON kind = '{kind}' AND name = :name AND token = :token

@@ -1,6 +1,6 @@
 /* sweep */
 -- Deletes at most :limit rows that aren't held and didn't change for :idle_us, and returns how
--- many. The sequence is above the deleted rows' fences, so later fences are higher.
+-- many. Later fences are higher, because the sequence is above the deleted ones.
 WITH locks AS MATERIALIZED (
     SELECT {lock_key} AS key FROM pg_locks AS locks
     WHERE locktype = 'advisory' AND objsubid = 1 AND granted

@@ -1,8 +1,7 @@
-//! Joint sessions have several holds of the same TTL, because a server limits its connections.
+//! Joint sessions have several holds, because a server limits its connections. The crate's README
+//! has their rules.
 //!
-//! Each session has a task, which sends one statement at a time, and never waits for a lock. Any
-//! hold's statement restarts the session's idle timeout, so the task of an expired hold must
-//! release the lock.
+//! Each session has a task, which sends one statement at a time.
 
 mod task;
 #[cfg(test)]
@@ -23,21 +22,21 @@ use crate::server::{Use, errors};
 
 use task::{limited, start};
 
-/// The most holds of one session, and so the most that end with it.
+/// The most holds of one session, all of which end with it.
 const MOST: usize = 500;
 
-/// A statement's least time limit: a short TTL gives a slow server too little time.
+/// A short TTL would give a slow server too little time.
 const LEAST_LIMIT: Duration = Duration::from_millis(250);
 
 const MOST_LIMIT: Duration = Duration::from_secs(2);
 
 const CLOSED: &str = "the session was closed";
 
-/// The client waits this much longer than the server's time limit.
+/// The client adds this to the server's time limit.
 const MARGIN: Duration = Duration::from_secs(1);
 
-/// Returns the server's time limit for a joint session's statement. A renewal has at most a fifth
-/// of the TTL, and may first wait for another hold's statement.
+/// Returns the server's time limit for a joint session's statement. A renewal, which has at most a
+/// fifth of the TTL, may first wait for another hold's statement.
 pub(crate) fn statement_limit(ttl: Duration) -> Duration {
     (ttl / 8).clamp(LEAST_LIMIT, MOST_LIMIT)
 }
@@ -48,15 +47,13 @@ pub(super) struct JointSessions {
     opening: tokio::sync::Mutex<()>,
 }
 
-/// The session's task ends once this value and all members are dropped.
 struct JointSession {
     ttl: Duration,
     orders: Orders,
     slots: Arc<Semaphore>,
 }
 
-/// A session's id, and senders of requests to its task. If the task drops an answer's sender, the
-/// session has ended or will end.
+/// If the task drops an answer's sender, the session has ended or will end.
 #[derive(Debug, Clone)]
 struct Orders {
     id: SessionId,
@@ -67,7 +64,6 @@ struct Orders {
 
 type Answer<T> = oneshot::Sender<Result<T>>;
 
-/// The claim to lock, the answer's sender, and the sender of [`Member::ended`].
 type LockOrder = (Claim, Answer<(Locked, BootInstant)>, watch::Sender<bool>);
 
 /// A hold in a joint session, or an attempt to acquire it. Dropping it releases the lock.
@@ -95,7 +91,6 @@ impl JointSessions {
             .find_map(JointSession::slot)
     }
 
-    /// Closes the sessions without holds: another session needs a permit.
     pub(super) fn retire(&self) {
         lock(&self.list).retain(|joint| joint.slots.available_permits() < MOST);
     }
@@ -106,15 +101,14 @@ pub(super) struct Slot {
     permit: OwnedSemaphorePermit,
 }
 
-/// Reserves a slot for one hold in a joint session. Opens a session if none has a free slot.
 pub(super) async fn slot<S: Server>(state: &Arc<EngineState<S>>, claim: &Claim) -> Result<Slot> {
     if let Some(found) = state.joint_sessions.slot(claim.ttl) {
         return Ok(found);
     }
     let pool = &state.server.pool;
     let backend = pool.dialect().backend();
-    // Only one request at a time opens a session. The others wait, for less than the client's own
-    // time limit.
+    // Only one request at a time opens a session. The others wait, for less than the client's
+    // limit.
     let limit = pool.limits().connect.min(claim.patience() / 2);
     let Ok(_opening) = timeout(limit, state.joint_sessions.opening.lock()).await else {
         return Err(errors::no_session_in(limit, pool.refusal(), backend));
@@ -142,8 +136,8 @@ impl JointSession {
 }
 
 impl Slot {
-    /// Tries the lock. Returns `None` if the session ended before the attempt. If the future is
-    /// dropped, the session's task releases the lock later.
+    /// Tries the lock. Returns `None` if the session ended before. If the future is dropped, the
+    /// session's task releases the lock later.
     pub(super) async fn lock(self, claim: &Claim) -> Option<Result<(Locked, BootInstant, Member)>> {
         let Self { orders, permit } = self;
         let ((answer, answered), (sender, ended)) = (oneshot::channel(), watch::channel(false));
@@ -151,8 +145,8 @@ impl Slot {
         let claim = claim.clone();
         let mut member = Member { claim, orders, ended, is_released: false, _slot: permit };
         let locked = answered.await.ok()?;
-        // Unless the answer is `Yes`, the session has no lock to release, and a late release could
-        // end the same claim's next hold.
+        // Unless the answer is `Yes`, there is no lock to release, and a late release could end the
+        // same claim's next hold.
         member.is_released = !matches!(locked, Ok((Locked::Yes(_), _)));
         Some(locked.map(|(locked, sent)| (locked, sent, member)))
     }

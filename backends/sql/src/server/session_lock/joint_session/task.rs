@@ -12,11 +12,10 @@ use super::{Answer, CLOSED, JointSession, LockOrder, MARGIN, MOST, Orders, state
 use crate::server::session_lock::{Ended, Kept, Locked, Session};
 use crate::server::{Effect, errors};
 
-/// How often a busy task checks for the session's end and other clients' requests.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// How long a session without holds stays open; half of its TTL if that is less, because the server
-/// ends an idle session after the TTL.
+/// How long a session without holds stays open; at most half of its TTL, after which the server
+/// ends an idle session.
 pub(super) const KEPT: Duration = Duration::from_secs(5);
 
 const BATCH: usize = 100;
@@ -35,7 +34,7 @@ struct Task<S> {
     looked: Instant,
 }
 
-/// The holds, reported as lost if the task is dropped, as at the runtime's end.
+/// Reports the holds as lost if the task is dropped, as at the runtime's end.
 struct Members {
     /// A name stays until the server has confirmed its release. Before, the session could acquire
     /// its own lock again.
@@ -69,7 +68,6 @@ pub(super) fn start<S: Session>(
 }
 
 impl<S: Session> Task<S> {
-    /// Serves orders until the session ends, fails, or has had no hold for [`KEPT`].
     async fn run(mut self) {
         loop {
             match self.serve().await {
@@ -83,10 +81,9 @@ impl<S: Session> Task<S> {
             }
         }
         let Self { session, ttl, keeps, unlocks, locks, slots, mut members, .. } = self;
-        // Each hold's task reports the loss with its reason, so `members` reports nothing.
+        // Each hold's task reports the loss with its reason.
         members.all.clear();
         drop(members);
-        // The members keep the senders, and wait for the answers.
         tokio::join!(refuse(keeps), refuse(unlocks), refuse(locks));
         // Closing the session frees the locks, so the task first waits for all reports.
         let all = u32::try_from(MOST).unwrap_or(u32::MAX);
@@ -94,7 +91,7 @@ impl<S: Session> Task<S> {
         session.close().await;
     }
 
-    /// Serves the next orders. Renewals go first, because they have a deadline. Returns false when
+    /// Serves the next orders. Renewals go first, because they have a deadline. Returns false if
     /// the session has ended or isn't needed.
     async fn serve(&mut self) -> Result<bool> {
         if self.looked.elapsed() >= LOOK_EVERY {
@@ -171,8 +168,8 @@ impl<S: Session> Task<S> {
         Ok(())
     }
 
-    /// Returns false if the session has ended. Otherwise reads the records of all holds, and
-    /// reports the holds that another client has ended.
+    /// Returns false if the session has ended. Otherwise reads all records, and reports the holds
+    /// that another client has ended.
     async fn ended(&mut self, ended: Ended) -> Result<bool> {
         if ended == Ended::Session {
             return Ok(false);
@@ -196,8 +193,7 @@ impl<S: Session> Task<S> {
     }
 }
 
-/// Drops all orders, also those that are being sent, which a dropped receiver would leave in its
-/// channel.
+/// Drops all orders, also those being sent, which a dropped receiver would leave in its channel.
 async fn refuse<T>(mut orders: UnboundedReceiver<T>) {
     orders.close();
     while orders.recv().await.is_some() {}

@@ -1,10 +1,10 @@
 //! The `lockwright` command. See `docs/src/cli.md`.
 #![forbid(unsafe_code)]
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(any(target_os = "linux", target_os = "macos")))]
 compile_error!(
-    "the lockwright command needs Linux: it enforces deadlines by child subreapers, death signals and \
-     /proc. The library also runs on other systems."
+    "the lockwright command needs Linux or macOS: signals, process groups, and a clock that all \
+     processes share. The library also runs on other systems."
 );
 
 mod args;

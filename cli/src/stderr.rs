@@ -60,7 +60,7 @@ fn write_by(
 fn write_some(bytes: &[u8]) -> io::Result<usize> {
     match method() {
         Method::File => io::write(stderr(), bytes),
-        Method::Socket => send(stderr(), bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL),
+        Method::Socket => send(stderr(), bytes, SendFlags::DONTWAIT),
         Method::Own(own) => io::write(own, bytes),
         // Accepted risk: if another process fills the pipe now, the write blocks.
         Method::Poll if is_ready(Duration::ZERO) => {

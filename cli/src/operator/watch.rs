@@ -53,7 +53,8 @@ async fn print_changes(locks: &Locks, what: &args::PollOptions, json: bool) -> R
 fn is_output_closed() -> bool {
     let stdout = rustix::stdio::stdout();
     let mut fds = [PollFd::from_borrowed_fd(stdout, PollFlags::empty())];
-    poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+    let closed = PollFlags::HUP | PollFlags::ERR;
+    poll(&mut fds, Some(&Timespec::default())).is_ok() && fds[0].revents().intersects(closed)
 }
 
 #[derive(Debug)]

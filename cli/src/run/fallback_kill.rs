@@ -4,12 +4,10 @@ use std::cell::RefCell;
 use std::io;
 use std::time::Duration;
 
-use rustix::process::{
-    Pid, WaitId, WaitIdOptions, WaitOptions, getpid, set_child_subreaper, wait, waitid,
-};
+use rustix::process::{Pid, WaitId, WaitIdOptions, WaitOptions, getpid, wait, waitid};
 use tokio::time::sleep;
 
-use crate::run::process::descendants::{self, Process};
+use crate::run::process::descendants::{self, ADOPTS_ORPHANS, Process};
 
 const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(2);
 const MAX_RETRY_PAUSE: Duration = Duration::from_millis(10);
@@ -26,8 +24,8 @@ pub(super) struct Children {
 
 impl Children {
     pub(super) fn adopt() -> io::Result<Self> {
-        set_child_subreaper(Some(getpid()))?;
-        Ok(Self { foreign: RefCell::new(descendants::of(getpid(), &[])?) })
+        descendants::adopt_orphans()?;
+        Ok(Self { foreign: RefCell::new(descendants::of(getpid(), &[], None)?) })
     }
 
     pub(super) fn has_foreign(&self) -> bool {
@@ -37,11 +35,11 @@ impl Children {
     /// Updates `foreign`: this process's descendants outside the supervisor's subtree. They aren't
     /// CMD's, whose orphans stay in it while the supervisor lives.
     pub(super) fn update_foreign(&self, supervisor: Pid) {
-        if !self.has_foreign() {
+        if !self.has_foreign() || !ADOPTS_ORPHANS {
             return;
         }
         let Some(ours) = descendants::process(supervisor) else { return };
-        let Ok(others) = descendants::of(getpid(), &[ours]) else { return };
+        let Ok(others) = descendants::of(getpid(), &[ours], None) else { return };
         // The kernel ends the supervisor and transfers its orphans to this process in one step. So
         // if it still lives, none of them are in `others`.
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
@@ -63,7 +61,7 @@ impl Children {
                 match wait(WaitOptions::NOHANG) {
                     Ok(Some(_)) => {}
                     Ok(None) => break false,
-                    Err(_) => break true,
+                    Err(_) => break ADOPTS_ORPHANS || found == 0,
                 }
             };
             empty_scans = if found == 0 { empty_scans + 1 } else { 0 };

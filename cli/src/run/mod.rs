@@ -71,7 +71,8 @@ fn prepare_and_run(
         return Err(Failure::usage(message));
     }
     let command = program::resolve(run)?;
-    descendants::check_proc().map_err(|error| Failure::os("cannot use /proc", error))?;
+    descendants::check()
+        .map_err(|error| Failure::os(&format!("cannot use {}", descendants::SOURCE), error))?;
     let holds = nested::Holds::of_this_process()?;
     let config = config(connection)?;
     nested::become_if_held(output, &config, run, &holds, &command)?;

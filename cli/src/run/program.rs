@@ -7,7 +7,7 @@ use std::process::Command;
 use lockwright::fencing::Fenced;
 
 use crate::args::Run;
-use crate::run::process::{ROLE_SUPERVISE, SELF};
+use crate::run::process::{ROLE_SUPERVISE, own_path};
 use crate::{Failure, exit};
 
 #[derive(Debug)]
@@ -73,7 +73,7 @@ impl Resolved {
         &self,
         vars: impl IntoIterator<Item = (&'a str, String)>,
     ) -> Command {
-        let mut supervisor = Command::new(SELF);
+        let mut supervisor = Command::new(own_path());
         supervisor.arg(ROLE_SUPERVISE).args(&self.0).envs(vars);
         supervisor
     }

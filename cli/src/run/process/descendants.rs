@@ -1,18 +1,39 @@
 //! A process's descendants, and signals that never reach an unrelated process with a reused id.
 
+#[cfg(target_os = "linux")]
+mod proc;
+#[cfg(any(test, not(target_os = "linux")))]
+mod ps;
+
 use std::collections::HashMap;
-use std::fs;
 use std::io;
 
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, Signal, getpid, kill_process_group};
+
+#[cfg(target_os = "linux")]
+use proc as table;
+#[cfg(not(target_os = "linux"))]
+use ps as table;
+pub(crate) use table::{SOURCE, check};
+use table::{all, look_at, send, users};
+
+/// Whether orphans become children of the supervisor, so that `wait` shows when none is left. If
+/// not, only those in the command's process group are found.
+pub(crate) const ADOPTS_ORPHANS: bool = cfg!(target_os = "linux");
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Process {
     pub pid: Pid,
-    /// The start time in the kernel's ticks since boot.
+    /// The start time, in a unit of the system: only compared.
     pub started: u64,
     group: i32,
+}
+
+impl Process {
+    fn is_in(&self, group: Option<Pid>) -> bool {
+        group.is_some_and(|group| group.as_raw_nonzero().get() == self.group)
+    }
 }
 
 impl PartialEq for Process {
@@ -30,37 +51,33 @@ struct Entry {
     ended: bool,
 }
 
-/// Fails if `/proc` shows another PID namespace.
-pub(crate) fn check_proc() -> io::Result<()> {
-    if fs::read_link("/proc/self")?.to_str() == Some(&rustix::process::getpid().to_string()) {
-        return Ok(());
-    }
-    Err(io::Error::other("it belongs to another PID namespace; mount it for this one"))
+pub(crate) fn adopt_orphans() -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    rustix::process::set_child_subreaper(Some(getpid()))?;
+    Ok(())
 }
 
 /// Returns the living descendants of `root`, without `except` and their descendants. A process
 /// forked during the scan may be missing, so callers repeat the scan and check with `wait`.
-pub(crate) fn of(root: Pid, except: &[Process]) -> io::Result<Vec<Process>> {
-    let mut found = entries_of(root, except)?;
+///
+/// The members of `group`, the command's, count as children if [orphans do not](ADOPTS_ORPHANS).
+pub(crate) fn of(root: Pid, except: &[Process], group: Option<Pid>) -> io::Result<Vec<Process>> {
+    let mut found = entries_of(root, except, group)?;
     found.retain(|entry| !entry.ended);
     Ok(found.into_iter().map(|entry| entry.process).collect())
 }
 
 /// Like [`of`], but includes zombies.
-fn entries_of(root: Pid, except: &[Process]) -> io::Result<Vec<Entry>> {
+fn entries_of(root: Pid, except: &[Process], group: Option<Pid>) -> io::Result<Vec<Entry>> {
+    let root = root.as_raw_nonzero().get();
     let mut children: HashMap<i32, Vec<Entry>> = HashMap::new();
-    for entry in fs::read_dir("/proc")? {
-        let name = entry?.file_name();
-        let Some(pid) = name.to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw)
-        else {
-            continue;
-        };
-        if let Some(entry) = look_at(pid) {
-            children.entry(entry.parent).or_default().push(entry);
-        }
+    for entry in all()? {
+        let is_orphan = !ADOPTS_ORPHANS && entry.process.is_in(group);
+        let parent = if is_orphan { root } else { entry.parent };
+        children.entry(parent).or_default().push(entry);
     }
     let mut found = Vec::new();
-    let mut parents = vec![root.as_raw_nonzero().get()];
+    let mut parents = vec![root];
     while let Some(parent) = parents.pop() {
         for entry in children.remove(&parent).unwrap_or_default() {
             if except.contains(&entry.process) {
@@ -79,42 +96,16 @@ pub(crate) fn process(pid: Pid) -> Option<Process> {
 
 pub(crate) fn ancestors() -> impl Iterator<Item = Process> {
     let above = |entry: &Entry| Pid::from_raw(entry.parent).and_then(look_at);
-    let us = look_at(rustix::process::getpid());
+    let us = look_at(getpid());
     std::iter::successors(us, above).skip(1).map(|entry| entry.process)
 }
 
 /// Returns whether `pid` runs as root or as this process's user, and so may end this process.
 pub(crate) fn may_end_us(pid: Pid) -> bool {
-    let users = |process: &str| {
-        let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-        let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
-        let mut users = line.split_ascii_whitespace().map(str::to_owned);
-        Some([users.next()?, users.next()?, users.next()?])
-    };
-    let theirs = users(&pid.as_raw_nonzero().to_string());
-    let (Some([real, effective, _]), Some([ours, _, saved])) = (theirs, users("self")) else {
+    let (Some([real, effective, _]), Some([ours, _, saved])) = (users(pid), users(getpid())) else {
         return false;
     };
-    effective == "0" || [&real, &effective].into_iter().any(|it| [&ours, &saved].contains(&it))
-}
-
-fn look_at(pid: Pid) -> Option<Entry> {
-    let stat = fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
-    // The last `)` ends the program's name, which may contain parentheses.
-    let after_name = stat.iter().rposition(|byte| *byte == b')')? + 1;
-    let fields: Vec<&str> =
-        std::str::from_utf8(&stat[after_name..]).ok()?.split_ascii_whitespace().collect();
-    Some(Entry {
-        process: Process {
-            pid,
-            started: fields.get(19)?.parse().ok()?,
-            group: fields.get(2)?.parse().ok()?,
-        },
-        parent: fields.get(1)?.parse().ok()?,
-        // A process whose first thread has ended looks like a zombie, but its number of threads
-        // (field 17) is above 1.
-        ended: matches!(*fields.first()?, "Z" | "X") && matches!(*fields.get(17)?, "0" | "1"),
-    })
+    effective == 0 || [real, effective].into_iter().any(|it| [ours, saved].contains(&it))
 }
 
 /// Returns how many processes can't be signalled, because they run as another user.
@@ -132,24 +123,15 @@ pub(crate) struct Killed {
 /// Kills all descendants, and `group` if a descendant is in it: an empty group's id may be reused.
 /// The kernel signals a group atomically with `fork`, so none of its processes escapes.
 pub(crate) fn kill_all(root: Pid, except: &[Process], group: Option<Pid>) -> io::Result<Killed> {
-    let mut entries = entries_of(root, except)?;
+    let mut entries = entries_of(root, except, group)?;
     if let Some(group) = group
-        && entries.iter().any(|entry| entry.process.group == group.as_raw_nonzero().get())
+        && entries.iter().any(|entry| entry.process.is_in(Some(group)))
     {
         let _ = kill_process_group(group, Signal::KILL);
     }
     entries.retain(|entry| !entry.ended);
     let living: Vec<Process> = entries.into_iter().map(|entry| entry.process).collect();
     Ok(Killed { found: living.len(), refused: signal(&living, Signal::KILL) })
-}
-
-fn send(process: Process, signal: Signal) -> Result<(), Errno> {
-    // The handle, opened before `look_at`, can't refer to a later process with this id.
-    let handle = pidfd_open(process.pid, PidfdFlags::empty())?;
-    match look_at(process.pid) {
-        Some(entry) if entry.process == process => pidfd_send_signal(handle, signal),
-        _ => Ok(()),
-    }
 }
 
 #[cfg(test)]
@@ -173,13 +155,13 @@ mod tests {
         let mut tree = started(Command::new("sh").args(["-c", script]));
 
         let root = Pid::from_child(&tree);
-        let found = of(root, &[]).unwrap();
+        let found = of(root, &[], None).unwrap();
         assert_eq!(found.len(), 2, "{found:?}");
-        assert_eq!(of(root, &found[..1]).unwrap(), found[1..]);
+        assert_eq!(of(root, &found[..1], None).unwrap(), found[1..]);
 
         assert_eq!(signal(&found, Signal::KILL), 0);
         assert!(tree.wait().unwrap().success(), "the shell waited for both");
-        assert!(of(root, &[]).unwrap().is_empty());
+        assert!(of(root, &[], None).unwrap().is_empty());
 
         let reused_id = Process { pid: Pid::from_child(&bystander), started: 1, group: 1 };
         signal(&[reused_id], Signal::KILL);
@@ -196,11 +178,11 @@ mod tests {
                       ctypes.CDLL(None).pthread_exit(None)\n";
         let mut child = started(Command::new("python3").args(["-c", script]));
         let stat = format!("/proc/{}/stat", child.id());
-        while !fs::read_to_string(&stat).unwrap().contains(") Z ") {
+        while !std::fs::read_to_string(&stat).unwrap().contains(") Z ") {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
         let us = rustix::process::getpid();
-        let mut found = of(us, &[]).unwrap();
+        let mut found = of(us, &[], None).unwrap();
         found.retain(|found| found.pid == Pid::from_child(&child));
         assert_eq!((found.len(), signal(&found, Signal::KILL)), (1, 0));
         assert!(!child.wait().unwrap().success());
@@ -223,7 +205,9 @@ mod tests {
         assert!(Command::new("cp").arg("/bin/sleep").arg(&odd).status().unwrap().success());
         let mut child = Command::new(&odd).arg("60").spawn().unwrap();
         let us = rustix::process::getpid();
-        assert!(of(us, &[]).unwrap().iter().any(|found| found.pid == Pid::from_child(&child)));
+        assert!(
+            of(us, &[], None).unwrap().iter().any(|found| found.pid == Pid::from_child(&child))
+        );
         child.kill().unwrap();
         child.wait().unwrap();
     }

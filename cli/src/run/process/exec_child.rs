@@ -8,7 +8,7 @@ use std::process::{Command, ExitCode};
 
 use lockwright::{BootInstant, Clock};
 use nix::sys::signal::SigSet;
-use rustix::process::{Pid, Signal, getpgrp, getppid, set_parent_process_death_signal};
+use rustix::process::{Pid, getpgrp, getppid};
 
 use super::foreground::Terminal;
 use crate::exit;
@@ -28,7 +28,10 @@ pub(crate) fn main(mut args: ArgsOs) -> ExitCode {
     };
     let lost_at = BootInstant::from_nanos(lost_at);
 
-    if let Err(error) = set_parent_process_death_signal(Some(Signal::KILL)) {
+    #[cfg(target_os = "linux")]
+    if let Err(error) =
+        rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
+    {
         // Without the signal, CMD would survive a killed supervisor.
         return exit::complain(
             exit::OS,

@@ -5,6 +5,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use lockwright::BootInstant;
+use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, send, sendmsg,
@@ -71,7 +72,7 @@ pub(crate) fn decode<T: DeserializeOwned>(frame: &[u8; FRAME]) -> Option<T> {
 /// Sends without blocking: a blocked sender couldn't keep a deadline. The socket buffers thousands
 /// of frames.
 pub(crate) fn post(socket: impl AsFd, message: &impl Serialize) -> io::Result<()> {
-    send(socket, &encode(message), SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?;
+    send(socket, &encode(message), SendFlags::DONTWAIT)?;
     Ok(())
 }
 
@@ -81,8 +82,7 @@ pub(crate) fn post_start(socket: impl AsFd, term: Term, stdin: BorrowedFd<'_>) -
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     ancillary.push(SendAncillaryMessage::ScmRights(&fds));
-    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-    sendmsg(socket, &[io::IoSlice::new(&bytes)], &mut ancillary, flags)?;
+    sendmsg(socket, &[io::IoSlice::new(&bytes)], &mut ancillary, SendFlags::DONTWAIT)?;
     Ok(())
 }
 
@@ -91,11 +91,13 @@ pub(crate) fn receive_start(socket: impl AsFd) -> io::Result<Option<(Term, Owned
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut slices = [io::IoSliceMut::new(&mut bytes)];
-    let message = recvmsg(socket, &mut slices, &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
+    let message = recvmsg(socket, &mut slices, &mut ancillary, RecvFlags::empty())?;
     let stdin = ancillary.drain().find_map(|message| match message {
         RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
         _ => None,
     });
+    // macOS has no `MSG_CMSG_CLOEXEC`.
+    stdin.iter().try_for_each(|stdin| fcntl_setfd(stdin, FdFlags::CLOEXEC))?;
     Ok(match (message.bytes == FRAME).then(|| decode(&bytes)).flatten() {
         Some(Order::Confirmed(term)) => stdin.map(|stdin| (term, stdin)),
         _ => None,

@@ -15,7 +15,10 @@ pub(crate) mod exec_child;
 pub(crate) mod foreground;
 pub(crate) mod ipc;
 pub(crate) mod supervisor;
+#[cfg(target_os = "linux")]
 mod timer;
+
+use std::path::PathBuf;
 
 use rustix::process::WaitStatus;
 use serde::{Deserialize, Serialize};
@@ -24,8 +27,13 @@ pub(crate) const ROLE_SUPERVISE: &str = "__supervise";
 
 pub(crate) const ROLE_EXEC: &str = "__become";
 
-/// This executable's path, even if the file was replaced or deleted.
-pub(crate) const SELF: &str = "/proc/self/exe";
+/// Returns this executable's path: on Linux, even if the file was replaced or deleted.
+pub(crate) fn own_path() -> PathBuf {
+    if cfg!(target_os = "linux") {
+        return "/proc/self/exe".into();
+    }
+    std::env::current_exe().unwrap_or_else(|_| "lockwright".into())
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Exit {

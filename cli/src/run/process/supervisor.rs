@@ -4,28 +4,31 @@
 
 use std::env::ArgsOs;
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use lockwright::{BootInstant, Clock};
 use nix::sys::signal::SigSet;
-use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::signal::Signal::SIGCHLD;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use rustix::process::{
-    Pid, Signal, WaitOptions, WaitStatus, getpid, getppid, kill_process_group, set_child_subreaper,
-    wait,
+    Pid, Signal, WaitOptions, WaitStatus, getpid, getppid, kill_process_group,
+    test_kill_process_group, wait,
 };
 use rustix::termios::isatty;
 
+use super::descendants::{self, ADOPTS_ORPHANS};
 use super::foreground::{Terminal, group_of};
 use super::ipc::{self, FRAME, Order, Report, Term};
+#[cfg(target_os = "linux")]
 use super::timer::Timer;
-use super::{Exit, ROLE_EXEC, SELF, descendants, exec_child};
+use super::{Exit, ROLE_EXEC, exec_child, own_path};
 use crate::exit;
 
 /// How long processes that CMD left behind may continue, such as a pipeline's last `tee`.
@@ -36,7 +39,9 @@ const GRACE: Duration = Duration::from_secs(5);
 /// The longest time between two readings of the clock, even if the timer fails.
 const SLICE: Duration = Duration::from_secs(1);
 
-const TERMINAL_POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// The pause between two checks of changes without a signal: the terminal's foreground, and
+/// orphans that aren't this process's children.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(2);
 const MAX_RETRY_PAUSE: Duration = Duration::from_millis(10);
@@ -47,8 +52,10 @@ const MAX_RETRY_PAUSE_OTHER_USERS: Duration = Duration::from_millis(100);
 const MAX_SCANS: u32 = 8;
 
 pub(crate) fn main(args: ArgsOs) -> ExitCode {
-    // From here on, only SIGKILL and SIGSTOP affect this process.
-    let _ = SigSet::all().thread_block();
+    // From here on, only SIGKILL, SIGSTOP and SIGCHLD affect this process.
+    let mut blocked = SigSet::all();
+    blocked.remove(SIGCHLD);
+    let _ = blocked.thread_set_mask();
     let socket = rustix::stdio::stdin();
     let command: Vec<OsString> = args.collect();
     let (term, stdin) = match ipc::receive_start(socket) {
@@ -87,8 +94,9 @@ impl End {
 struct Supervisor {
     /// `None` once `lockwright run` has ended.
     socket: Option<BorrowedFd<'static>>,
-    signals: SignalFd,
+    child_changed: UnixStream,
     clock: Clock,
+    #[cfg(target_os = "linux")]
     timer: Timer,
     terminal: Terminal,
     run_group: Option<Pid>,
@@ -108,11 +116,12 @@ impl Supervisor {
         stdin: OwnedFd,
         command: &[OsString],
     ) -> io::Result<Option<Self>> {
-        set_child_subreaper(Some(getpid()))?;
+        descendants::adopt_orphans()?;
+        #[cfg(target_os = "linux")]
         let _ = rustix::thread::set_name(c"lockwright-sup");
-        let wanted = SigSet::from(nix::sys::signal::Signal::SIGCHLD);
-        let signals =
-            SignalFd::with_flags(&wanted, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
+        let (child_changed, sender) = UnixStream::pair()?;
+        child_changed.set_nonblocking(true)?;
+        signal_hook::low_level::pipe::register(SIGCHLD as i32, sender)?;
 
         let run_group = group_of(getppid());
         let terminal = Terminal::open();
@@ -122,12 +131,13 @@ impl Supervisor {
         let hands_over = hands_over.map_or(exec_child::NO_FOREGROUND.to_owned(), |group| {
             group.as_raw_nonzero().to_string()
         });
+        #[cfg(target_os = "linux")]
         let timer = Timer::new()?;
         let clock = Clock::boot();
         if clock.now() >= term.lost_at {
             return Ok(None);
         }
-        let child = Command::new(SELF)
+        let child = Command::new(own_path())
             .arg0("lockwright")
             .arg(ROLE_EXEC)
             .arg(getpid().as_raw_nonzero().to_string())
@@ -141,8 +151,9 @@ impl Supervisor {
         let _ = ipc::post(socket, &Report::Started(child.id()));
         Ok(Some(Self {
             socket: Some(socket),
-            signals,
+            child_changed,
             clock,
+            #[cfg(target_os = "linux")]
             timer,
             terminal,
             run_group,
@@ -223,16 +234,23 @@ impl Supervisor {
         }
     }
 
+    fn clear_child_changed(&self) {
+        while matches!((&self.child_changed).read(&mut [0; 64]), Ok(1..)) {}
+    }
+
     /// Returns `true` if no child is left, and so no descendant: orphans become children of this
-    /// process.
+    /// process, or stay in CMD's group.
     fn reap(&mut self) -> bool {
-        while matches!(self.signals.read_signal(), Ok(Some(_))) {}
+        self.clear_child_changed();
         loop {
             match wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
                 Ok(Some((pid, status))) if pid == self.command => self.command_changed(status),
                 Ok(Some(_)) | Err(Errno::INTR) => {}
                 Ok(None) => return false,
-                Err(_) => return true,
+                Err(_) => {
+                    return ADOPTS_ORPHANS
+                        || test_kill_process_group(self.command) == Err(Errno::SRCH);
+                }
             }
         }
     }
@@ -295,6 +313,10 @@ impl Supervisor {
             } else {
                 MAX_RETRY_PAUSE
             };
+            if !ADOPTS_ORPHANS {
+                // The ends of `ps` must not end the pause.
+                self.clear_child_changed();
+            }
             let next = self.clock.now() + self.retry_pause.min(limit);
             self.retry_pause = (self.retry_pause * 2).min(limit);
             return next;
@@ -308,7 +330,9 @@ impl Supervisor {
             // A suspended process handles TERM only after CONT.
             self.signal_all(Signal::CONT);
         }
-        let slice = if self.waits_for_terminal { TERMINAL_POLL_INTERVAL } else { SLICE };
+        let waits_for_orphans = !ADOPTS_ORPHANS && self.exit.is_some();
+        let slice =
+            if self.waits_for_terminal || waits_for_orphans { POLL_INTERVAL } else { SLICE };
         let term_at = self.end.term_at.filter(|_| !self.end.termed);
         [term_at, self.end.kill_at, Some(self.term.lost_at).filter(|at| *at > now)]
             .into_iter()
@@ -317,7 +341,7 @@ impl Supervisor {
     }
 
     fn signal_all(&mut self, signal: Signal) {
-        match descendants::of(getpid(), &[]) {
+        match descendants::of(getpid(), &[], Some(self.command)) {
             Ok(found) => self.report_out_of_reach(descendants::signal(&found, signal)),
             Err(_) => self.signal_group(signal),
         }
@@ -346,13 +370,14 @@ impl Supervisor {
     }
 
     fn sleep(&self, instant: BootInstant) {
-        self.timer.set(instant);
         let left = instant.saturating_since(self.clock.now());
         let timeout = Timespec::try_from(left).ok();
-        let mut fds = vec![
-            PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN),
-            PollFd::from_borrowed_fd(self.timer.as_fd(), PollFlags::IN),
-        ];
+        let mut fds = vec![PollFd::from_borrowed_fd(self.child_changed.as_fd(), PollFlags::IN)];
+        #[cfg(target_os = "linux")]
+        {
+            self.timer.set(instant);
+            fds.push(PollFd::from_borrowed_fd(self.timer.as_fd(), PollFlags::IN));
+        }
         fds.extend(self.socket.map(|socket| PollFd::from_borrowed_fd(socket, PollFlags::IN)));
         let _ = poll(&mut fds, timeout.as_ref());
     }

@@ -212,7 +212,7 @@ backends! {
     }
     feature "sqlite" {
         schemes: ["sqlite"],
-        #[cfg(any(target_os = "linux", target_os = "android"))]
+        #[cfg(any(target_os = "linux", target_os = "android", target_os = "macos"))]
         profile: |_: &str| lockwright_sql::sqlite::profile(),
         open: sqlite,
         parse: lockwright_sql::sqlite::Config::new,
@@ -291,16 +291,22 @@ async fn memory(url: &str) -> Result<Arc<dyn DistributedLock>> {
     }
 }
 
-#[cfg(all(feature = "sqlite", any(target_os = "linux", target_os = "android")))]
+#[cfg(all(
+    feature = "sqlite",
+    any(target_os = "linux", target_os = "android", target_os = "macos")
+))]
 async fn sqlite(url: &str) -> Result<Arc<dyn DistributedLock>> {
     Ok(Arc::new(lockwright_sql::Sqlite::connect(url).await?))
 }
 
-#[cfg(all(feature = "sqlite", not(any(target_os = "linux", target_os = "android"))))]
+#[cfg(all(
+    feature = "sqlite",
+    not(any(target_os = "linux", target_os = "android", target_os = "macos"))
+))]
 async fn sqlite(_: &str) -> Result<Arc<dyn DistributedLock>> {
     Err(Error::invalid_config(
-        "locks in a SQLite file need a boot clock that all processes share, and are on Linux and \
-         Android only; use redis: here",
+        "locks in a SQLite file need a boot clock that all processes share, and are on Linux, \
+         Android and macOS only; use redis: here",
     ))
 }
 

@@ -15,7 +15,10 @@ pub fn schema(url: &str) -> Result<String> {
         "mysql" | "mariadb" => Ok(lockwright_sql::mysql::Config::new(&known)?.schema()),
         #[cfg(feature = "postgres")]
         "postgres" | "postgresql" => Ok(lockwright_sql::postgres::Config::new(&known)?.schema()),
-        #[cfg(all(feature = "sqlite", any(target_os = "linux", target_os = "android")))]
+        #[cfg(all(
+            feature = "sqlite",
+            any(target_os = "linux", target_os = "android", target_os = "macos")
+        ))]
         "sqlite" => Ok(lockwright_sql::sqlite::Config::new(&known)?.schema()),
         _ => Err(Error::invalid_config(format!(
             "{:?} names no database of this build that has tables",

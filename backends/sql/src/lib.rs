@@ -6,7 +6,7 @@
 //! | [`postgres`] | a PostgreSQL server |
 //! | [`mysql`] | a MySQL or MariaDB server |
 //!
-//! The SQLite backend needs Linux or Android, for `CLOCK_BOOTTIME`.
+//! The SQLite backend needs Linux, Android or macOS (untested), for a boot clock that processes share.
 #![forbid(unsafe_code)]
 // With one feature, parts of the shared modules are unused.
 #![cfg_attr(not(all(feature = "mysql", feature = "postgres")), allow(dead_code, unused_imports))]
@@ -23,7 +23,10 @@ mod properties;
 mod queries;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 mod server;
-#[cfg(all(feature = "sqlite", any(target_os = "linux", target_os = "android")))]
+#[cfg(all(
+    feature = "sqlite",
+    any(target_os = "linux", target_os = "android", target_os = "macos")
+))]
 pub mod sqlite;
 
 /// Locks and fences in the application's own transaction, on PostgreSQL or
@@ -78,5 +81,8 @@ pub use mysql::Mysql;
 #[cfg(feature = "postgres")]
 pub use postgres::Postgres;
 
-#[cfg(all(feature = "sqlite", any(target_os = "linux", target_os = "android")))]
+#[cfg(all(
+    feature = "sqlite",
+    any(target_os = "linux", target_os = "android", target_os = "macos")
+))]
 pub use sqlite::Sqlite;

@@ -123,7 +123,7 @@ impl Config {
     ///   damaged, or has tables that this version doesn't support.
     /// - [`Denied`](lockwright_core::ErrorKind::Denied): the file or the folder can't be written.
     /// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): another process keeps the file
-    ///   locked for too long, or there is no `/proc`.
+    ///   locked for too long, or the boot id can't be read.
     ///
     /// # Panics
     /// Outside of a tokio runtime.

@@ -132,6 +132,8 @@ impl Database {
             .filename(&self.path)
             .create_if_missing(create)
             .foreign_keys(false)
+            // On macOS, fsync leaves data in the disk's write cache. Other systems ignore this.
+            .pragma("fullfsync", "ON")
             // `patiently!` retries instead, because SQLite's own retries sleep for up to 100 ms.
             .busy_timeout(Duration::ZERO)
             .thread_name(|_| "lockwright-sqlite".to_owned())
@@ -247,4 +249,23 @@ pub(super) async fn pause(tries: u64, since: Instant) {
     let longest = (tries - ON_THE_SPOT).min(5);
     let uneven = u64::from(since.elapsed().subsec_nanos()) % longest;
     tokio::time::sleep(Duration::from_millis(1 + uneven)).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn commits_bypass_the_write_cache_on_macos() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = Database {
+            path: folder.path().join("locks.db").into(),
+            synchronous: Synchronous::Full,
+            any_file_system: true,
+            boot: "boot".into(),
+        };
+        let mut connection = database.open(true).await.unwrap().connection;
+        let fullfsync = sqlx::query_scalar::<_, i64>("PRAGMA fullfsync").fetch_one(&mut connection);
+        assert_eq!(fullfsync.await.unwrap(), 1);
+    }
 }

@@ -1,6 +1,6 @@
 //! Locks in a SQLite file, shared by the processes of one machine.
 //!
-//! A hold is a row that expires at an instant of `CLOCK_BOOTTIME`, stored with the boot id: a row
+//! A hold is a row that expires at an instant of the boot clock, stored with the boot id: a row
 //! of another boot has expired. The clock runs during suspend and ignores steps of the wall clock.
 //!
 //! Fences come from one counter in the file, so they grow as long as the file exists.
@@ -16,13 +16,17 @@
 //! - The runtime must have its timer and its I/O driver enabled.
 
 mod backend;
+#[cfg(not(target_os = "macos"))]
 mod boot;
 mod config;
 mod connection;
 mod doctor;
 mod errors;
 mod fencing;
+#[cfg(not(target_os = "macos"))]
 mod file_system;
+#[cfg(any(test, target_os = "macos"))]
+mod macos;
 mod shared_holders;
 mod statements;
 mod wakeup;
@@ -40,6 +44,8 @@ pub use fencing::{FENCE_CHECK, check_fence, make_fence_table};
 use connection::Database;
 use wakeup::Waiters;
 use writer::Jobs;
+#[cfg(target_os = "macos")]
+use {macos as boot, macos as file_system};
 
 /// Locks in a SQLite file.
 ///

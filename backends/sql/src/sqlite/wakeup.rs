@@ -1,23 +1,23 @@
 //! Notifies waiters of releases.
 //!
 //! After its commit, the writer notifies every client of its own process. For other processes, it
-//! opens SQLite's log for reading, and closes it, which their inotify watches report.
+//! opens SQLite's log for reading, and closes it, which their inotify watches report. On macOS, they
+//! poll.
 //!
 //! - SQLite itself opens the log for writing, so grants, renewals and checkpoints wake no waiter.
 //! - The log has no POSIX locks, so closing it is safe, unlike the database file.
 
+#[cfg(not(target_os = "macos"))]
+mod inotify;
+
 use std::collections::HashMap;
 use std::fs::File;
-use std::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use lockwright_core::backend_util::{Subscribers, lock};
 use lockwright_core::{BootInstant, Claim, Clock, Event, LockName};
-use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
-use tokio::io::unix::AsyncFd;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::WeakUnboundedSender;
 
@@ -159,29 +159,30 @@ async fn wake_the_free(waiters: &Waiters, jobs: &Jobs) -> bool {
     any
 }
 
+#[cfg_attr(target_os = "macos", expect(dead_code, reason = "`Poll` returns only `Wakeup`"))]
 enum Change {
     Wakeup,
     Nothing,
     FileGone,
 }
 
-/// The way to watch SQLite's log: `Poll` if the user has no inotify watch left, or if the file
-/// isn't in WAL mode.
+/// The way to watch SQLite's log: `Poll` on macOS, if the user has no inotify watch left, or if the
+/// file isn't in WAL mode.
 enum Watch {
-    Inotify(AsyncFd<OwnedFd>),
+    #[cfg(not(target_os = "macos"))]
+    Inotify(inotify::Inotify),
     Poll,
 }
 
 impl Watch {
+    #[cfg(not(target_os = "macos"))]
     fn start(log: &Path) -> Self {
-        let start = || -> std::io::Result<AsyncFd<OwnedFd>> {
-            let fd = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
-            let what = WatchFlags::CLOSE_NOWRITE | WatchFlags::DELETE_SELF | WatchFlags::MOVE_SELF;
-            inotify::add_watch(&fd, log, what)?;
-            #[expect(deprecated, reason = "its successor is unsafe, and this crate forbids that")]
-            AsyncFd::new(fd)
-        };
-        start().map_or(Self::Poll, Self::Inotify)
+        inotify::Inotify::watch(log).map_or(Self::Poll, Self::Inotify)
+    }
+
+    #[cfg(target_os = "macos")]
+    fn start(_: &Path) -> Self {
+        Self::Poll
     }
 
     async fn next(&mut self) -> Change {
@@ -190,32 +191,10 @@ impl Watch {
                 tokio::time::sleep(POLL).await;
                 Change::Wakeup
             }
-            Self::Inotify(fd) => match tokio::time::timeout(TIDY, fd.readable()).await {
-                Err(_) => Change::Nothing,
-                // The I/O driver has ended with its runtime, so the watch must end.
-                Ok(Err(_)) => Change::FileGone,
-                Ok(Ok(mut ready)) => {
-                    let change = drain(ready.get_inner());
-                    ready.clear_ready();
-                    change
-                }
-            },
+            #[cfg(not(target_os = "macos"))]
+            Self::Inotify(inotify) => inotify.next().await,
         }
     }
-}
-
-fn drain(fd: &OwnedFd) -> Change {
-    let mut buffer = [MaybeUninit::uninit(); 4096];
-    let mut events = inotify::Reader::new(fd, &mut buffer);
-    let mut change = Change::Nothing;
-    while let Ok(event) = events.next() {
-        let flags = event.events();
-        if flags.intersects(ReadFlags::DELETE_SELF | ReadFlags::MOVE_SELF | ReadFlags::IGNORED) {
-            return Change::FileGone;
-        }
-        change = Change::Wakeup;
-    }
-    change
 }
 
 #[cfg(test)]
@@ -229,6 +208,7 @@ mod tests {
         assert!(matches!(watch.next().await, Change::Wakeup));
     }
 
+    #[cfg(not(target_os = "macos"))]
     #[tokio::test]
     async fn a_ring_is_heard_and_a_write_is_not() {
         use std::io::Write;

@@ -2,10 +2,9 @@ use std::fmt;
 use std::time::Duration;
 
 use lockwright_core::{Error, Result, redact};
-use zookeeper_client::{Acls, Connector};
+use zookeeper_client::{Acls, Connector, Permission};
 
 use crate::errors::{BACKEND, invalid};
-use crate::tls::Security;
 use crate::url::{self, Contents, MAX_TIMEOUT};
 
 /// Settings of a connection to ZooKeeper.
@@ -120,10 +119,10 @@ impl Config {
 
     /// Sets the driver's connector, such as the one with which the program connects.
     ///
-    /// Its logins, SASL and TLS options apply to each session. A connector with TLS needs a URL
-    /// with `zookeeper+tls:`, and such a URL needs a connector with TLS. The URL must have no login
-    /// and no files. The connector must be neither detached nor made for an existing session.
-    /// Lockwright replaces its timeouts and server version, and allows no read-only servers.
+    /// Its logins, SASL and TLS options apply to each session, so the URL must have none: it begins
+    /// with `zookeeper:`. Lockwright replaces the connector's timeouts and server version, and
+    /// allows no read-only servers. The connector must not have an existing session, and be neither
+    /// detached nor eager to fail.
     ///
     /// By default, only the connector's logins may access the nodes that the client creates. For
     /// a connector without a login, set [`acls`](Self::acls).
@@ -133,8 +132,8 @@ impl Config {
         self
     }
 
-    /// Sets the access rights to the nodes that the client creates. They must give all rights to
-    /// all clients that share the locks.
+    /// Sets the access rights to the nodes that the client creates. They must give
+    /// [`Permission::ALL`] to all clients that share the locks.
     ///
     /// The default is [`Acls::creator_all`] with a login in the URL or with a
     /// [connector](Self::connector), and [`Acls::anyone_all`] otherwise.
@@ -174,38 +173,40 @@ impl Config {
         ] {
             *limit = (*limit).min(MAX_TIMEOUT);
         }
-        if let Some(connector) = &self.connector {
-            self.check_connector(connector)?;
+        let gives_all = |acls: Acls<'_>| acls.iter().any(|acl| acl.permission() == Permission::ALL);
+        if !self.acls.is_none_or(gives_all) {
+            return Err(invalid("the access rights let no client lock; add `Permission::ALL`"));
+        }
+        if let Some(settings) = self.connector_settings() {
+            let Contents { login, tls, .. } = &self.contents;
+            if login.is_some() || tls.is_some() {
+                return Err(invalid(
+                    "the connector replaces the URL's login and TLS; write zookeeper: without a login",
+                ));
+            }
+            let required = ["session: None", "detached: false", "fail_eagerly: false"];
+            if !required.iter().all(|setting| settings.contains(setting)) {
+                return Err(invalid(
+                    "Lockwright opens and closes its own sessions; use a connector without \
+                     `with_session`, `with_detached` and `with_fail_eagerly`",
+                ));
+            }
         }
         Ok(self)
     }
 
-    fn check_connector(&self, connector: &Connector) -> Result<()> {
-        let Contents { login, tls, .. } = &self.contents;
-        if login.is_some() || tls.as_ref().is_some_and(Security::has_files) {
-            return Err(invalid(
-                "the connector replaces the login and the files in the URL; omit one of them",
-            ));
-        }
-        // A connector has no getters.
-        let settings = format!("{connector:?}");
-        if !(settings.contains("session: None") && settings.contains("detached: false")) {
-            return Err(invalid(
-                "Lockwright opens and closes its own sessions; use a connector without \
-                 `with_session` and `with_detached`",
-            ));
-        }
-        if settings.contains("tls: Some(") != tls.is_some() {
-            return Err(invalid(
-                "a connector with TLS needs a URL with zookeeper+tls:, and one without TLS needs \
-                 zookeeper:",
-            ));
-        }
-        Ok(())
+    /// A connector has no getters.
+    fn connector_settings(&self) -> Option<String> {
+        self.connector.as_ref().map(|connector| format!("{connector:?}"))
+    }
+
+    pub(crate) fn uses_tls(&self) -> bool {
+        let has_tls = |settings: String| settings.contains("tls: Some(");
+        self.contents.tls.is_some() || self.connector_settings().is_some_and(has_tls)
     }
 
     pub(crate) fn connect_string(&self, hosts: &[String]) -> String {
-        let protocol = if self.contents.tls.is_some() { "tcp+tls://" } else { "" };
+        let protocol = if self.uses_tls() { "tcp+tls://" } else { "" };
         let hosts = hosts.iter().map(|host| format!("{protocol}{host}"));
         format!("{}{}", hosts.collect::<Vec<_>>().join(","), self.contents.chroot)
     }

@@ -42,7 +42,7 @@ pub(crate) async fn page(shared: &Arc<Shared>, prefix: &str, from: Option<Cursor
             ErrorKind::Denied,
             format!(
                 "the servers deny access: {root}, with all locks below it, belongs to another \
-                 login; add it to the URL, or use another prefix"
+                 login; use it, or another prefix"
             ),
         ),
         _ => cause,

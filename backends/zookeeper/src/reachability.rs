@@ -59,7 +59,7 @@ fn refuse(tried: &[(String, Tried)]) -> bool {
 
 async fn all(config: &Config) -> Vec<(String, Tried)> {
     let limit = config.connect_timeout.min(ONE_SERVER);
-    let is_secured = config.contents.tls.is_some();
+    let is_secured = config.uses_tls();
     let mut trying = JoinSet::new();
     for (at, host) in config.contents.hosts.iter().cloned().enumerate() {
         trying.spawn(async move {
@@ -95,7 +95,7 @@ async fn reached(host: &str) -> Result<(), Tried> {
 }
 
 fn said(tried: &[(String, Tried)], config: &Config) -> Error {
-    let is_secured = config.contents.tls.is_some();
+    let is_secured = config.uses_tls();
     let mut kinds: Vec<(&Tried, Vec<&str>)> = Vec::new();
     for (host, tried) in tried {
         match kinds.iter_mut().find(|(kind, _)| *kind == tried) {

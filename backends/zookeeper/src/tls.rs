@@ -8,7 +8,7 @@ use crate::errors::invalid;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Security {
-    authority: Option<String>,
+    authority: String,
     client: Option<(String, String)>,
 }
 
@@ -25,18 +25,21 @@ impl Security {
         if !cfg!(feature = "tls") {
             return Err(tls::not_in_this_build("zookeeper-tls"));
         }
+        // The client library doesn't support the system's CAs, so `ca` is required.
+        let authority = authority.ok_or(
+            "the parameter ca is missing, and the system's CAs aren't used; add ca=PATH with the CAs \
+             to trust",
+        )?;
         Ok(Some(Self { authority, client }))
-    }
-
-    pub(crate) fn has_files(&self) -> bool {
-        self.authority.is_some() || self.client.is_some()
     }
 }
 
 /// Adds TLS to the connector. The files are read again for each session.
 #[cfg(feature = "tls")]
 pub(crate) fn secured(connector: zk::Connector, config: &Config) -> Result<zk::Connector> {
-    let Some(Security { authority, client }) = &config.contents.tls else { return Ok(connector) };
+    if !config.uses_tls() {
+        return Ok(connector);
+    }
     // The client library would panic on an invalid server name, and without a crypto provider.
     for host in &config.contents.hosts {
         let name = host.rsplit_once(':').map_or(&**host, |(name, _)| name);
@@ -46,16 +49,7 @@ pub(crate) fn secured(connector: zk::Connector, config: &Config) -> Result<zk::C
         }
     }
     tls::choose_provider();
-    if config.connector.is_some() {
-        return Ok(connector);
-    }
-    // The client library doesn't support the system's CAs, so `ca` is required.
-    let authority = authority.as_ref().ok_or_else(|| {
-        invalid(
-            "the parameter ca is missing, and the system's CAs aren't used; add ca=PATH with the \
-             CAs to trust",
-        )
-    })?;
+    let Some(Security { authority, client }) = &config.contents.tls else { return Ok(connector) };
     let unusable = |what: String| move |cause| invalid(what).with_source(cause);
     let mut options = zk::TlsOptions::new()
         .with_pem_ca(&pem("ca", authority, "CERTIFICATE")?)
@@ -83,7 +77,11 @@ fn pem(parameter: &str, file: &str, kind: &str) -> Result<String> {
 }
 
 pub(crate) fn refusal(cause: &zk::Error) -> Option<&'static str> {
-    let zk::Error::Custom(cause) = cause else { return None };
+    let cause = match cause {
+        zk::Error::Custom(cause) => cause,
+        zk::Error::BadArguments(what) => return Some(what),
+        _ => return None,
+    };
     Some(if cause.to_string().contains("private key") {
         "the client's key doesn't match its certificate, or has an unsupported format"
     } else {

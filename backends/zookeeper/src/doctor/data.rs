@@ -29,25 +29,21 @@ pub(super) async fn look(shared: &Shared, session: &Session) -> Result<Option<Fi
             // The node is missing: all data are gone, or no client has ever locked here.
             0
         }
-        Err(failure) if failure.is(&zk::Error::NoAuth) => {
-            return Ok(Some(finding::error(
-                "zookeeper-denied",
-                format!("nothing may be made below {root}: it belongs to another login"),
-                "nothing can be locked",
-                "add that login to the URL, or use another prefix",
-            )));
-        }
         Err(failure) => {
             let cause = failure.error(Effect::Reads);
-            if cause.kind() != ErrorKind::Unsupported {
-                return Err(cause);
-            }
-            return Ok(Some(finding::error(
-                "zookeeper-local-sessions",
-                format!("no lock's node can be made: {}", cause.message()),
-                "nothing can be locked",
-                "localSessionsUpgradingEnabled=true, or localSessionsEnabled=false, on all servers",
-            )));
+            let (code, fix) = match cause.kind() {
+                ErrorKind::Denied => {
+                    ("zookeeper-denied", "use the login of the other clients, or another prefix")
+                }
+                ErrorKind::Unsupported => (
+                    "zookeeper-local-sessions",
+                    "localSessionsUpgradingEnabled=true, or localSessionsEnabled=false, on all \
+                     servers",
+                ),
+                _ => return Err(cause),
+            };
+            let what = format!("no node can be made below {root}: {}", cause.message());
+            return Ok(Some(finding::error(code, what, "nothing can be locked", fix)));
         }
     };
     let seen = shared.saw_zxid(zxid);

@@ -14,10 +14,9 @@ use crate::four_letter_words::{Server, Status, look};
 use crate::limits::Limits;
 use crate::session::Session;
 use crate::shared::Shared;
-use crate::url::Contents;
 
 pub(crate) async fn examine(shared: &Arc<Shared>) -> Result<Vec<Finding>> {
-    let is_secured = shared.config.contents.tls.is_some();
+    let is_secured = shared.config.uses_tls();
     let servers = if is_secured { Vec::new() } else { look(&shared.config).await };
     let mut findings: Vec<Finding> = servers.iter().flat_map(servers::look_at).collect();
     findings.extend(servers.iter().filter_map(|server| servers::tick(shared, server)));
@@ -33,13 +32,16 @@ pub(crate) async fn examine(shared: &Arc<Shared>) -> Result<Vec<Finding>> {
         }
         Err(cause) => return Err(cause),
     }
-    if shared.acls() == zk::Acls::anyone_all() {
+    let is_open = |acl: &zk::Acl| {
+        *acl.auth_id() == zk::AuthId::anyone() && acl.permission() != zk::Permission::READ
+    };
+    if shared.acls().iter().any(is_open) {
         findings.push(finding::note(
             "zookeeper-open",
-            "every client may access the locks' nodes",
-            "every client that reaches the servers can read, take and release these locks",
-            "use zookeeper:user:password@… with the same login for all clients that share the \
-             locks, or restrict network access to the servers",
+            "every client may change the locks' nodes",
+            "every client that reaches the servers can take and release these locks",
+            "use the same login for all clients that share the locks, as in \
+             zookeeper:user:password@…, or restrict network access to the servers",
         ));
     }
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
@@ -58,8 +60,8 @@ async fn of_ensemble(shared: &Arc<Shared>, servers: &[Server]) -> Result<Vec<Fin
 }
 
 fn unencrypted(config: &Config) -> Option<Finding> {
-    let Contents { hosts, tls, .. } = &config.contents;
-    let host = hosts.iter().find(|host| !is_local(host)).filter(|_| tls.is_none())?;
+    let mut hosts = config.contents.hosts.iter();
+    let host = hosts.find(|host| !is_local(host)).filter(|_| !config.uses_tls())?;
     let password = if config.may_have_login() { " and the password" } else { "" };
     Some(finding::warning(
         "zookeeper-no-tls",

@@ -81,10 +81,10 @@ async fn connector_of_the_driver_is_used() {
     let with_tls =
         zk::Client::connector().with_tls(zk::TlsOptions::new().with_pem_ca(&ca).unwrap());
     let connector = with_tls.clone().with_auth("digest", b"app:secret");
-    let url = server.url().replace("zookeeper:", "zookeeper+tls:");
     let config = |url: &str, connector: &zk::Connector| {
         patient(Config::new(url).unwrap()).connector(connector.clone())
     };
+    let url = server.url();
 
     let old = connector.clone().with_readonly(true).with_server_version(3, 4, 0);
     let zookeeper = config(&url, &old).connect().await.unwrap();
@@ -102,28 +102,32 @@ async fn connector_of_the_driver_is_used() {
 
     let no_login = config(&url, &with_tls).prefix("/open").connect().await.unwrap();
     fails_with(no_login.try_acquire(&claim("a")).await, ErrorKind::Denied, "`Config::acls`");
-    let open = || config(&url, &with_tls).prefix("/open").acls(zk::Acls::anyone_all()).connect();
+    assert!(codes(no_login.doctor().await.unwrap()).contains(&"zookeeper-denied"));
+    let anyone = &*vec![zk::Acl::new(zk::Permission::ALL, zk::AuthId::anyone())].leak();
+    let open = || config(&url, &with_tls).prefix("/open").acls(anyone.into()).connect();
     let (one, other) = (open().await.unwrap(), open().await.unwrap());
     grant(&one, &claim("a")).await;
     busy(&other, &claim("a"), Wait::No).await;
     assert!(codes(one.doctor().await.unwrap()).contains(&"zookeeper-open"));
 
-    let secured = url.replace("zookeeper", "tcp").replacen(':', "://", 1);
+    let secured = url.replace("zookeeper:", "tcp+tls://");
     let session = connector.clone().connect(&secured).await.unwrap().into_session();
-    let (plain, logged_in) =
-        (server.url(), url.replace("zookeeper+tls:", "zookeeper+tls:app:secret@"));
-    let with_files = with(&plain, &[("ca", &server.authority())]);
+    let logged_in = url.replace("zookeeper:", "zookeeper:app:secret@");
+    let with_files = with(&url, &[("ca", &server.authority())]);
+    let without_ca = zk::Client::connector().with_tls(zk::TlsOptions::new());
     for (url, connector, says) in [
-        (&logged_in, connector.clone(), "omit one of them"),
-        (&with_files, connector.clone(), "omit one of them"),
+        (&logged_in, connector.clone(), "without a login"),
+        (&with_files, connector.clone(), "write zookeeper:"),
         (&url, connector.clone().with_detached(), "with_detached"),
         (&url, connector.clone().with_session(session), "with_session"),
-        (&plain, connector, "needs a URL with zookeeper+tls:"),
-        (&url, zk::Client::connector(), "needs zookeeper:"),
+        (&url, connector.clone().with_fail_eagerly(), "with_fail_eagerly"),
+        (&url, without_ca, "no tls ca"),
     ] {
         let refused = config(url, &connector).connect().await;
         fails_with(refused, ErrorKind::InvalidConfig, says);
     }
+    let read_only = config(&url, &connector).acls(zk::Acls::anyone_read()).connect().await;
+    fails_with(read_only, ErrorKind::InvalidConfig, "let no client lock");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -245,9 +249,7 @@ async fn missing_tls_parameters_are_reported() {
     for (parameters, says) in [(vec![], "add ca=PATH"), (vec![shows, key], "add ca=PATH")] {
         let parameters: Vec<_> =
             parameters.into_iter().map(|(name, file)| (name, Path::new(file))).collect();
-        let error = refused(&with(here, &parameters)).await;
-        assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{error}");
-        assert!(error.to_string().contains(says), "{error}");
+        wrong(&with(here, &parameters), says);
     }
     wrong("zookeeper:a?ca=x", "doesn't begin with zookeeper+tls");
     wrong("zookeeper+tls:u:hush@a?ca=x", "the port is missing");

@@ -61,7 +61,9 @@ impl Children {
                 match wait(WaitOptions::NOHANG) {
                     Ok(Some(_)) => {}
                     Ok(None) => break false,
-                    Err(_) => break ADOPTS_ORPHANS || found == 0,
+                    Err(_) => {
+                        break descendants::no_orphan_in(command) && (ADOPTS_ORPHANS || found == 0);
+                    }
                 }
             };
             empty_scans = if found == 0 { empty_scans + 1 } else { 0 };

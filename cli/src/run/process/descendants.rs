@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::io;
 
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, getpid, kill_process_group};
+use rustix::process::{Pid, Signal, getpid, kill_process_group, test_kill_process_group};
 
 #[cfg(target_os = "linux")]
 use proc as table;
@@ -55,6 +55,11 @@ pub(crate) fn adopt_orphans() -> io::Result<()> {
     #[cfg(target_os = "linux")]
     rustix::process::set_child_subreaper(Some(getpid()))?;
     Ok(())
+}
+
+/// Returns whether `group`, the command's, has no orphan that isn't a child of this process.
+pub(crate) fn no_orphan_in(group: Option<Pid>) -> bool {
+    ADOPTS_ORPHANS || group.is_none_or(|group| test_kill_process_group(group) == Err(Errno::SRCH))
 }
 
 /// Returns the living descendants of `root`, without `except` and their descendants. A process

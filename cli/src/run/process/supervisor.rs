@@ -18,8 +18,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use rustix::process::{
-    Pid, Signal, WaitOptions, WaitStatus, getpid, getppid, kill_process_group,
-    test_kill_process_group, wait,
+    Pid, Signal, WaitOptions, WaitStatus, getpid, getppid, kill_process_group, wait,
 };
 use rustix::termios::isatty;
 
@@ -247,10 +246,7 @@ impl Supervisor {
                 Ok(Some((pid, status))) if pid == self.command => self.command_changed(status),
                 Ok(Some(_)) | Err(Errno::INTR) => {}
                 Ok(None) => return false,
-                Err(_) => {
-                    return ADOPTS_ORPHANS
-                        || test_kill_process_group(self.command) == Err(Errno::SRCH);
-                }
+                Err(_) => return descendants::no_orphan_in(Some(self.command)),
             }
         }
     }

@@ -47,7 +47,7 @@ impl Page {
 
     /// Returns a section: heading, broken promise, trace.
     pub fn refutation(title: &str, broken: &str, trace: &str) -> String {
-        let mut text = format!("### {title}\n\n{broken}\n\n```text\n");
+        let mut text = format!("### {title}\n\n**{broken}.**\n\n```text\n");
         for line in trace.lines() {
             writeln!(text, "{line}").expect("writing to a String succeeds");
         }

@@ -25,12 +25,26 @@ trait Model: Protocol {
     const PAGE: &'static str = "models.md";
 
     fn broken(promise: Self::Promise) -> String {
-        format!("**Not: {}.**", words(promise))
+        format!("Not: {}", words(promise))
     }
 }
 
-fn page<M: Model>() -> Page {
-    Page::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/src").join(M::PAGE))
+fn page<M: Model>(folder: &str) -> Page {
+    Page::new(Path::new(env!("CARGO_MANIFEST_DIR")).join(folder).join(M::PAGE))
+}
+
+fn results<M: Model>() -> Page {
+    page::<M>("../docs/src")
+}
+
+fn traces<M: Model>() -> Page {
+    page::<M>("tests/models/traces")
+}
+
+fn has_refutation<M: Model>(title: &str, promise: M::Promise, trace: &str) {
+    let broken = M::broken(promise);
+    traces::<M>().has(&Page::refutation(title, &broken, trace));
+    results::<M>().has(&format!("| {title} | {broken} | {} |", trace.lines().count()));
 }
 
 fn explored<M: Model>(title: &str, model: &M) -> Explored<M::Promise> {
@@ -49,11 +63,11 @@ fn row<M: Model>(title: &str, model: &M) -> String {
 }
 
 fn holds<M: Model>(title: &str, model: &M) {
-    page::<M>().has(&row(title, model));
+    results::<M>().has(&row(title, model));
 }
 
-/// Checks that `model`, which lacks a rule, breaks the promise `wanted`, and that the page has the
-/// trace.
+/// Checks that `model`, which lacks a rule, breaks the promise `wanted`, and that the pages have the
+/// result and the trace.
 fn refuted<M: Model>(title: &str, model: &M, wanted: M::Promise) {
     refuted_as(title, model, |promise| promise == wanted);
 }
@@ -63,9 +77,8 @@ fn refuted_as<M: Model>(title: &str, model: &M, wanted: impl Fn(M::Promise) -> b
     let Some((promise, trace)) = explored.broken else {
         panic!("{title}: nothing is broken in {} states", explored.states)
     };
-    let text = Page::refutation(title, &M::broken(promise), &trace);
-    println!("{text}");
-    page::<M>().has(&text);
+    println!("{}", Page::refutation(title, &M::broken(promise), &trace));
+    has_refutation::<M>(title, promise, &trace);
 }
 
 /// Returns `one client holds` for `OneClientHolds`.

@@ -80,5 +80,5 @@ fn larger_bounds() {
     let title = "the same, unanswered requests notwithstanding, noted never lowered";
     rows.push(row(title, without, four));
     // The rows are compared last, so that all results are printed even if one is wrong.
-    rows.iter().for_each(|row| crate::page::<Redlock<3>>().has(row));
+    rows.iter().for_each(|row| crate::results::<Redlock<3>>().has(row));
 }

@@ -110,11 +110,11 @@ impl<const N: usize> Model for Redlock<N> {
 
     fn broken(promise: Promise) -> String {
         let text = match promise {
-            Promise::OneHolder => "**Two clients hold.**",
-            Promise::FencesDiffer => "**Two grants, one fence.**",
-            Promise::FencesGrow => "**A later hold, a smaller fence.**",
-            Promise::NothingIsLeft => "**An ended token is still held.**",
-            Promise::TheNextIsGranted => "**No client can be granted.**",
+            Promise::OneHolder => "Two clients hold",
+            Promise::FencesDiffer => "Two grants, one fence",
+            Promise::FencesGrow => "A later hold, a smaller fence",
+            Promise::NothingIsLeft => "An ended token is still held",
+            Promise::TheNextIsGranted => "No client can be granted",
         };
         text.to_owned()
     }

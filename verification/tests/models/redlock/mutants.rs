@@ -1,12 +1,12 @@
 //! Mutants: protocols without one of the rules. Almost all break a promise. The documentation page
 //! must have each broken promise's shortest trace.
 
-use lockwright_verification::{Page, Protocol};
+use lockwright_verification::Protocol;
 
 use super::model::Redlock;
 use super::rules::{Bounds, Missing, Promise};
 use super::story;
-use crate::{Model, page};
+use crate::{has_refutation, traces};
 
 fn refuted(title: &str, without: Missing, bounds: Bounds) {
     refuted_as(title, without, bounds, |_| true);
@@ -100,10 +100,9 @@ fn late_note() -> Redlock<3> {
 /// The search takes too long for a usual test run, so this test follows the page's trace.
 #[test]
 fn asked_again_while_a_request_is_unanswered() {
-    let page = page::<Redlock<3>>();
-    let trace = page.trace_of(LATE_NOTE);
+    let trace = traces::<Redlock<3>>().trace_of(LATE_NOTE);
     let broken = walk(&late_note(), &trace).unwrap().expect("a promise is broken");
-    page.has(&Page::refutation(LATE_NOTE, &Redlock::<3>::broken(broken), &trace));
+    has_refutation::<Redlock<3>>(LATE_NOTE, broken, &trace);
     for without in [ALL_RULES(), Missing { note_replaces: true, ..late_note().without }] {
         let mended = Redlock { without, ..late_note() };
         assert!(walk(&mended, &trace).is_err(), "with either rule, this trace is impossible");

@@ -109,6 +109,77 @@ async fn fences_exceed_the_row_and_the_clock() {
     }
 }
 
+/// `backend` was granted the name before, so it sends `acquire_free`. `newcomer` sends `acquire`.
+#[tokio::test]
+async fn grants_and_renewals_set_each_column() {
+    let (server, backend) = start().await;
+    let newcomer = connect(&server.url()).await;
+    acquire_and_release(&*backend, "x").await;
+    let mut held = Claim { fences: 7, ..claim("x") };
+    for how in ["acquire", "acquire_free", "swap", "repeat", "renew"] {
+        let is_new = !matches!(how, "repeat" | "renew");
+        let is_free = how.starts_with("acquire");
+        let mut stale = "UPDATE lockwright_lease SET ttl = 1, updated = 1".to_owned();
+        stale += if is_new { ", identity = '', fence = 1, fences = 3" } else { "" };
+        stale += if is_free {
+            ", mode = 'shared', broken = 'by me', expires = 1"
+        } else {
+            ", expires = expires + 3600000000"
+        };
+        server.sql(&stale).unwrap();
+        let from = held.token;
+        if is_new {
+            held.token = Token::random();
+        }
+        match how {
+            "acquire_free" => drop(grant(&*backend, &held).await),
+            "swap" => drop(backend.swap(from, &held).await.unwrap()),
+            "renew" => drop(renew(&*backend, &held).await),
+            _ => drop(grant(&newcomer, &held).await),
+        }
+        let row = format!(
+            "SELECT count(*) FROM lockwright_lease WHERE token = '{}' AND mode = 'exclusive' \
+             AND fences = {} AND ttl = 30000000 AND abs(expires - updated - ttl) < 10000000 \
+             AND fence > 1700000000000000 AND updated > 1700000000000000 AND identity <> '' \
+             AND broken IS NULL",
+            held.token,
+            if is_free { 7 } else { 1 },
+        );
+        assert_eq!(count(&server, &row), 1, "{how}");
+    }
+}
+
+/// When the claim gets the row's lock, another hold was granted, or the claim's own expired hold was
+/// reconciled.
+#[tokio::test(flavor = "multi_thread")]
+async fn claim_rejected_after_a_wait_changes_no_hold() {
+    let (server, backend) = start().await;
+    let newcomer = Arc::new(connect(&server.url()).await);
+    let held = hold(&*backend, "x").await;
+    server.sql("UPDATE lockwright_lease SET expires = 1").unwrap();
+    let other = Claim { fences: 5, ..claim("x") };
+    for (asked, expires, ended) in [
+        (other, 9_000_000_000_000_000_u64, String::new()),
+        (held.clone(), 1, held.token.to_string()),
+    ] {
+        let mut row = lock_lease(&server, "x").await;
+        let asking = acquiring(&newcomer, &asked, Wait::No);
+        wait_for_blocked(&server, 1).await;
+        let change = format!(
+            "UPDATE lockwright_lease SET expires = {expires}, tombstones = '{ended}'; COMMIT"
+        );
+        run(&mut row, &change).await;
+        let answer = asking.await.unwrap();
+        assert!(!matches!(answer, Ok(AcquireOutcome::Granted(_))), "{answer:?}");
+        let unchanged = format!(
+            "SELECT count(*) FROM lockwright_lease WHERE token = '{}' AND expires = {expires} \
+             AND fences = 1 AND ttl = 60000000",
+            held.token
+        );
+        assert_eq!(count(&server, &unchanged), 1, "{answer:?}");
+    }
+}
+
 /// On MySQL, only a client's first rejection after its own grant locks the row. On PostgreSQL, only
 /// a waiter's first rejection locks the row, to record the waiter.
 #[tokio::test(flavor = "multi_thread")]

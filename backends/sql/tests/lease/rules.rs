@@ -4,6 +4,9 @@ use super::server::*;
 use super::{SETTINGS, UNTIL};
 use crate::support::*;
 
+/// A time in the unit of the columns.
+const FAR_FUTURE: u64 = 9_000_000_000_000_000;
+
 #[tokio::test(flavor = "multi_thread")]
 async fn hold_that_expires_while_its_row_is_locked_is_not_revived() {
     let (server, backend) = start().await;
@@ -116,7 +119,7 @@ async fn grants_and_renewals_set_each_column() {
     let newcomer = connect(&server.url()).await;
     acquire_and_release(&*backend, "x").await;
     let mut held = Claim { fences: 7, ..claim("x") };
-    for how in ["acquire", "acquire_free", "swap", "repeat", "renew"] {
+    for how in ["acquire", "acquire_free", "swap", "repeat", "renew", "acquire the first time"] {
         let is_new = !matches!(how, "repeat" | "renew");
         let is_free = how.starts_with("acquire");
         let mut stale = "UPDATE lockwright_lease SET ttl = 1, updated = 1".to_owned();
@@ -126,6 +129,9 @@ async fn grants_and_renewals_set_each_column() {
         } else {
             ", expires = expires + 3600000000"
         };
+        if how == "acquire the first time" {
+            stale = "DELETE FROM lockwright_lease".to_owned();
+        }
         server.sql(&stale).unwrap();
         let from = held.token;
         if is_new {
@@ -158,10 +164,9 @@ async fn claim_rejected_after_a_wait_changes_no_hold() {
     let held = hold(&*backend, "x").await;
     server.sql("UPDATE lockwright_lease SET expires = 1").unwrap();
     let other = Claim { fences: 5, ..claim("x") };
-    for (asked, expires, ended) in [
-        (other, 9_000_000_000_000_000_u64, String::new()),
-        (held.clone(), 1, held.token.to_string()),
-    ] {
+    for (asked, expires, ended) in
+        [(other, FAR_FUTURE, String::new()), (held.clone(), 1, held.token.to_string())]
+    {
         let mut row = lock_lease(&server, "x").await;
         let asking = acquiring(&newcomer, &asked, Wait::No);
         wait_for_blocked(&server, 1).await;
@@ -237,35 +242,132 @@ async fn claim_in_flight_is_reconciled() {
     }
 }
 
-/// A late duplicate of the acquire may arrive until the hold would have expired.
+/// A late duplicate of the acquire may arrive until the hold would have expired. The token may have
+/// a tombstone already, from another name.
 #[tokio::test]
 async fn tombstone_lasts_as_long_as_the_ttl() {
+    const HOUR: Duration = Duration::from_secs(60 * 60);
+
     let (server, backend) = start().await;
-    let ttl = Duration::from_secs(2 * 60 * 60);
-    for mode in [Mode::Exclusive, Mode::Shared, Mode::Permits { count: 1, of: 2 }] {
-        for ending in ["break", "transfer", "release"] {
-            let held = Claim { mode, ..claim_for("x", ttl) };
-            let next = Claim { token: Token::random(), ..held.clone() };
-            grant(&backend, &held).await;
-            match ending {
-                "break" => drop(break_x(&backend, held.token, BreakMode::Now).await.unwrap()),
-                "transfer" => {
-                    backend.swap(held.token, &next).await.unwrap();
-                    release(&*backend, &next).await;
+    for (ttl, earlier) in [(2 * HOUR, None), (ms(20_000), Some(1)), (ms(20_000), Some(FAR_FUTURE))]
+    {
+        for mode in [Mode::Exclusive, Mode::Shared, Mode::Permits { count: 1, of: 2 }] {
+            for ending in ["break", "transfer", "release"] {
+                let held = Claim { mode, ..claim_for("x", ttl) };
+                let next = Claim { token: Token::random(), ..held.clone() };
+                grant(&backend, &held).await;
+                let tombstone = format!("FROM lockwright_tombstone WHERE token = '{}'", held.token);
+                if let Some(until) = earlier {
+                    let note = if until == 1 { "NULL" } else { "'earlier'" };
+                    let row = format!(
+                        "INSERT INTO lockwright_tombstone (token, {UNTIL}, broken) \
+                         VALUES ('{}', {until}, {note})",
+                        held.token
+                    );
+                    server.sql(&row).unwrap();
                 }
-                _ => drop(backend.release(&held, ReleaseMode::Reconcile).await.unwrap()),
-            }
-            let until =
-                format!("SELECT {UNTIL} FROM lockwright_tombstone WHERE token = '{}'", held.token);
-            let until = Duration::from_micros(server.sql(&until).unwrap().parse().unwrap());
-            let left = until - UNIX_EPOCH.elapsed().unwrap();
-            assert!(left > ttl * 3 / 4, "{mode}, {ending}: {left:?}");
-            if mode == Mode::Exclusive {
-                // An acquire that waits for the row can see only the row's own tombstone.
-                server.sql("DELETE FROM lockwright_tombstone").unwrap();
-                refused(backend.try_acquire(&held).await, ErrorKind::Lost(Reason::Gone), "");
+                match ending {
+                    "break" => {
+                        break_x(&backend, held.token, BreakMode::Now).await.unwrap();
+                        let renewal = renew(&*backend, &held).await;
+                        assert_eq!(renewal, Renewal::not_held(Reason::Broken));
+                    }
+                    "transfer" => {
+                        backend.swap(held.token, &next).await.unwrap();
+                        release(&*backend, &next).await;
+                    }
+                    _ => drop(backend.release(&held, ReleaseMode::Reconcile).await.unwrap()),
+                }
+                let until = count(&server, &format!("SELECT {UNTIL} {tombstone}")) as u64;
+                if earlier == Some(FAR_FUTURE) {
+                    let kept = format!("SELECT count(*) {tombstone} AND broken = 'earlier'");
+                    assert_eq!((until, count(&server, &kept)), (FAR_FUTURE, 1), "{mode}, {ending}");
+                }
+                let left = Duration::from_micros(until) - UNIX_EPOCH.elapsed().unwrap();
+                assert!(left > ttl.max(HOUR) * 3 / 4, "{mode}, {ending}: {left:?}");
+                if mode == Mode::Exclusive {
+                    // An acquire that waits for the row can see only the row's own tombstone.
+                    server.sql("DELETE FROM lockwright_tombstone").unwrap();
+                    refused(backend.try_acquire(&held).await, ErrorKind::Lost(Reason::Gone), "");
+                }
             }
         }
+    }
+}
+
+/// The name's row has only the last tombstones. `backend` sends `acquire_free` first.
+#[tokio::test]
+async fn tombstone_missing_in_the_row_counts() {
+    let (server, backend) = start().await;
+    let newcomer = connect(&server.url()).await;
+    let ended = hold(&*backend, "x").await;
+    backend.release(&ended, ReleaseMode::Reconcile).await.unwrap();
+    server.sql("UPDATE lockwright_lease SET tombstones = ''").unwrap();
+    for backend in [&*backend, &newcomer] {
+        refused(backend.try_acquire(&ended).await, ErrorKind::Lost(Reason::Gone), "");
+    }
+}
+
+#[tokio::test]
+async fn expired_hold_is_not_broken() {
+    let (server, backend) = start().await;
+    for mode in [Mode::Exclusive, Mode::Shared] {
+        for how in [BreakMode::RunOut, BreakMode::Now] {
+            let held = Claim { mode, ..claim("x") };
+            grant(&*backend, &held).await;
+            for table in ["lease", "shared_holder"] {
+                server.sql(&format!("UPDATE lockwright_{table} SET expires = updated")).unwrap();
+            }
+            assert_eq!(break_x(&*backend, held.token, how).await.unwrap(), Broken::NotHeld);
+            let renewal = renew(&*backend, &held).await;
+            assert_ne!(renewal, Renewal::not_held(Reason::Broken), "{mode}, {how:?}");
+        }
+    }
+}
+
+/// A sweep deletes the row of a recent grant if the server's clock stepped. Until the client's
+/// `acquire_free`, another request makes the row again.
+#[tokio::test(flavor = "multi_thread")]
+async fn row_made_without_a_grant_has_the_last_fence() {
+    let (server, backend) = start().await;
+    let reader = Claim { mode: Mode::Shared, ..claim("x") };
+    for request in ["reconcile", "shared_reconcile", "shared_acquire"] {
+        let making = || {
+            let (backend, reader) = (Arc::clone(&backend), reader.clone());
+            tokio::spawn(async move {
+                match request {
+                    "reconcile" => {
+                        _ = backend.release(&claim("x"), ReleaseMode::Reconcile).await.unwrap()
+                    }
+                    "shared_reconcile" => {
+                        _ = backend.release(&reader, ReleaseMode::Reconcile).await.unwrap()
+                    }
+                    _ => drop(backend.try_acquire(&reader).await.unwrap_err()),
+                }
+            })
+        };
+        let held = Claim { fences: 1_000_000_000, ..claim("x") };
+        let last = grant(&*backend, &held).await.fence.get() + 999_999_999;
+        release(&*backend, &held).await;
+        let mut sweeper = session(&server).await;
+        sweeper.execute("BEGIN; DELETE FROM lockwright_lease").await.unwrap();
+        let request_waits = making();
+        wait_for_blocked(&server, 1).await;
+        sweeper.execute("COMMIT").await.unwrap();
+        request_waits.await.unwrap();
+        let next = claim("x");
+        let fence = grant(&*backend, &next).await.fence.get();
+        assert!(fence > last, "{request}: {fence} after {last}");
+        release(&*backend, &next).await;
+
+        let floor = last + 1_000_000_000;
+        let sweep =
+            format!("UPDATE lockwright_meta SET floor = {floor}; DELETE FROM lockwright_lease");
+        server.sql(&sweep).unwrap();
+        making().await.unwrap();
+        let fence = grant(&*backend, &next).await.fence.get();
+        assert!(fence > floor, "{request}: {fence} after {floor}");
+        release(&*backend, &next).await;
     }
 }
 

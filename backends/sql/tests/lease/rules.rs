@@ -119,8 +119,17 @@ async fn grants_and_renewals_set_each_column() {
     let newcomer = connect(&server.url()).await;
     acquire_and_release(&*backend, "x").await;
     let mut held = Claim { fences: 7, ..claim("x") };
-    for how in ["acquire", "acquire_free", "swap", "repeat", "renew", "acquire the first time"] {
-        let is_new = !matches!(how, "repeat" | "renew");
+    let mut from = held.token;
+    for how in [
+        "acquire",
+        "acquire_free",
+        "swap",
+        "swap again",
+        "repeat",
+        "renew",
+        "acquire the first time",
+    ] {
+        let is_new = !matches!(how, "swap again" | "repeat" | "renew");
         let is_free = how.starts_with("acquire");
         let mut stale = "UPDATE lockwright_lease SET ttl = 1, updated = 1".to_owned();
         stale += if is_new { ", identity = '', fence = 1, fences = 3" } else { "" };
@@ -133,13 +142,12 @@ async fn grants_and_renewals_set_each_column() {
             stale = "DELETE FROM lockwright_lease".to_owned();
         }
         server.sql(&stale).unwrap();
-        let from = held.token;
         if is_new {
-            held.token = Token::random();
+            from = std::mem::replace(&mut held.token, Token::random());
         }
         match how {
             "acquire_free" => drop(grant(&*backend, &held).await),
-            "swap" => drop(backend.swap(from, &held).await.unwrap()),
+            "swap" | "swap again" => drop(backend.swap(from, &held).await.unwrap()),
             "renew" => drop(renew(&*backend, &held).await),
             _ => drop(grant(&newcomer, &held).await),
         }
@@ -321,6 +329,63 @@ async fn expired_hold_is_not_broken() {
             assert_eq!(break_x(&*backend, held.token, how).await.unwrap(), Broken::NotHeld);
             let renewal = renew(&*backend, &held).await;
             assert_ne!(renewal, Renewal::not_held(Reason::Broken), "{mode}, {how:?}");
+            let released = backend.release(&held, ReleaseMode::Reconcile).await.unwrap();
+            assert_eq!(released, ReleaseOutcome::NotHeld, "{mode}, {how:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn broken_hold_keeps_its_expiry_and_first_reason() {
+    let (server, backend) = start().await;
+    for (mode, table) in [(Mode::Exclusive, "lease"), (Mode::Shared, "shared_holder")] {
+        let held = Claim { mode, ..claim("x") };
+        grant(&*backend, &held).await;
+        let set =
+            |what: &str| server.sql(&format!("UPDATE lockwright_{table} SET {what}")).unwrap();
+        set("broken = 'earlier', expires = updated + 3600000000");
+        break_x(&*backend, held.token, BreakMode::RunOut).await.unwrap();
+        let other = break_x(&*backend, Token::random(), BreakMode::RunOut).await;
+        assert_eq!(other.unwrap(), Broken::NotHeld, "{mode}");
+        assert_eq!(renew(&*backend, &held).await, Renewal::not_held(Reason::Broken), "{mode}");
+        let unchanged = format!(
+            "SELECT count(*) FROM lockwright_{table} \
+             WHERE broken = 'earlier' AND expires = updated + 3600000000"
+        );
+        assert_eq!(count(&server, &unchanged), 1, "{mode}");
+        set("expires = updated");
+        let expired = break_x(&*backend, held.token, BreakMode::RunOut).await;
+        assert_eq!(expired.unwrap(), Broken::NotHeld, "{mode}");
+        server.sql("UPDATE lockwright_lease SET expires = updated").unwrap();
+    }
+}
+
+#[tokio::test]
+async fn rejected_swap_changes_no_hold() {
+    let (server, backend) = start().await;
+    for (mode, table) in [(Mode::Exclusive, "lease"), (Mode::Shared, "shared_holder")] {
+        for why in ["expired", "broken", "ended", "ended, by the row"] {
+            let held = Claim { mode, ..claim("x") };
+            let next = Claim { token: Token::random(), ..held.clone() };
+            grant(&*backend, &held).await;
+            let change = match why {
+                "expired" => format!("UPDATE lockwright_{table} SET expires = updated"),
+                "broken" => format!("UPDATE lockwright_{table} SET broken = 'me'"),
+                "ended" => format!(
+                    "INSERT INTO lockwright_tombstone (token, {UNTIL}) VALUES ('{}', {FAR_FUTURE})",
+                    next.token
+                ),
+                _ => format!("UPDATE lockwright_lease SET tombstones = '{}'", next.token),
+            };
+            server.sql(&change).unwrap();
+            let answer = backend.swap(held.token, &next).await.unwrap();
+            assert!(matches!(answer, AcquireOutcome::Busy(_)), "{mode}, {why}: {answer:?}");
+            let unchanged =
+                format!("SELECT count(*) FROM lockwright_{table} WHERE token = '{}'", held.token);
+            assert_eq!(count(&server, &unchanged), 1, "{mode}, {why}");
+            for table in ["lease", "shared_holder", "tombstone"] {
+                server.sql(&format!("DELETE FROM lockwright_{table}")).unwrap();
+            }
         }
     }
 }

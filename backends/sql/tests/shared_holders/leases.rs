@@ -120,3 +120,68 @@ async fn reader_after_a_broken_writer_is_not_shown_as_broken() {
     grant(&*one, &claim_as("x", Mode::Shared)).await;
     assert_eq!(one.inspect(&name("x")).await.unwrap().holders[0].broken, None);
 }
+
+#[tokio::test]
+async fn grants_and_renewals_set_each_column() {
+    const GRANTED: [&str; 2] = [
+        "identity = 'stale', mode = 'exclusive', fence = 1, fences = 3, expires = 1, broken = 'me'",
+        "identity = '', mode = 'exclusive', permits = 9, size = 9, fence = 1, expires = 1, broken = 'me'",
+    ];
+
+    let (server, Two(one, _)) = start().await;
+    for (mode, size) in [(Mode::Shared, 0), (Mode::Permits { count: 2, of: 3 }, 3)] {
+        let mut held = claim_as(&mode.to_string().replace(' ', "-"), mode);
+        let mut from = held.token;
+        grant(&*one, &held).await;
+        for how in ["acquire", "swap", "swap again", "repeat", "renew"] {
+            let [lease, holder] = match how {
+                "acquire" => GRANTED,
+                "swap" => ["fence = 1", "identity = '', expires = expires + 3600000000"],
+                "repeat" => [
+                    "identity = 'stale', fences = 3, broken = 'me'",
+                    "expires = expires + 3600000000",
+                ],
+                _ => ["fences = 1", "expires = expires + 3600000000"],
+            };
+            for (table, stale) in [("lease", lease), ("shared_holder", holder)] {
+                let stale = format!(
+                    "UPDATE lockwright_{table} SET ttl = 1, updated = 1, {stale} WHERE name = '{}'",
+                    held.name
+                );
+                server.sql(&stale).unwrap();
+            }
+            match how {
+                "swap" | "swap again" => {
+                    if how == "swap" {
+                        from = std::mem::replace(&mut held.token, Token::random());
+                    }
+                    let answer = one.swap(from, &held).await.unwrap();
+                    assert!(matches!(answer, AcquireOutcome::Granted(_)), "{mode}: {answer:?}");
+                }
+                "renew" => assert_eq!(renew(&*one, &held).await, Renewal::RENEWED, "{mode}"),
+                _ => drop(grant(&*one, &held).await),
+            }
+            let is_grant = matches!(how, "acquire" | "repeat");
+            let rows = format!(
+                "SELECT count(*) FROM lockwright_lease JOIN lockwright_shared_holder AS holder \
+                 USING (name) WHERE name = '{}' AND holder.token = '{}' \
+                 AND holder.identity <> '' AND holder.mode = lockwright_lease.mode \
+                 AND permits = {} AND size = {size} AND holder.fence > 1700000000000000 \
+                 AND holder.ttl = 30000000 AND abs(holder.expires - holder.updated - 30000000) < 10000000 \
+                 AND holder.updated > 1700000000000000 AND holder.broken IS NULL \
+                 AND lockwright_lease.fence > 1700000000000000 AND lockwright_lease.mode <> 'exclusive' \
+                 AND lockwright_lease.updated > 1700000000000000{}",
+                held.name,
+                held.token,
+                if size == 0 { 0 } else { 2 },
+                if is_grant {
+                    " AND lockwright_lease.identity = '' AND fences = 1 \
+                     AND lockwright_lease.ttl = 30000000 AND lockwright_lease.broken IS NULL"
+                } else {
+                    ""
+                },
+            );
+            assert_eq!(count(&server, &rows), 1, "{mode}, {how}");
+        }
+    }
+}

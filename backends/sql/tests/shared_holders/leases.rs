@@ -132,7 +132,17 @@ async fn grants_and_renewals_set_each_column() {
     for (mode, size) in [(Mode::Shared, 0), (Mode::Permits { count: 2, of: 3 }, 3)] {
         let mut held = claim_as(&mode.to_string().replace(' ', "-"), mode);
         let mut from = held.token;
-        grant(&*one, &held).await;
+        let other = Claim { token: Token::random(), ..held.clone() };
+        let other = match mode {
+            Mode::Permits { of, .. } => Claim { mode: Mode::Permits { count: 1, of }, ..other },
+            _ => other,
+        };
+        for claim in [&held, &other] {
+            grant(&*one, claim).await;
+        }
+        let of_other = format!("WHERE token = '{}'", other.token);
+        let change = "broken = 'me', ttl = 1, updated = 1, expires = expires + 3600000000";
+        server.sql(&format!("UPDATE lockwright_shared_holder SET {change} {of_other}")).unwrap();
         for how in ["acquire", "swap", "swap again", "repeat", "renew"] {
             let [lease, holder] = match how {
                 "acquire" => GRANTED,
@@ -143,11 +153,13 @@ async fn grants_and_renewals_set_each_column() {
                 ],
                 _ => ["fences = 1", "expires = expires + 3600000000"],
             };
-            for (table, stale) in [("lease", lease), ("shared_holder", holder)] {
-                let stale = format!(
-                    "UPDATE lockwright_{table} SET ttl = 1, updated = 1, {stale} WHERE name = '{}'",
-                    held.name
-                );
+            let of_name = format!("WHERE name = '{}'", held.name);
+            let of_held = format!("WHERE token = '{}'", held.token);
+            for (table, stale, row) in
+                [("lease", lease, of_name), ("shared_holder", holder, of_held)]
+            {
+                let stale =
+                    format!("UPDATE lockwright_{table} SET ttl = 1, updated = 1, {stale} {row}");
                 server.sql(&stale).unwrap();
             }
             match how {
@@ -182,6 +194,37 @@ async fn grants_and_renewals_set_each_column() {
                 },
             );
             assert_eq!(count(&server, &rows), 1, "{mode}, {how}");
+            let unchanged = format!(
+                "SELECT count(*) FROM lockwright_shared_holder {of_other} AND ttl = 1 AND updated = 1"
+            );
+            assert_eq!(count(&server, &unchanged), 1, "{mode}, {how}: another hold");
         }
     }
+}
+
+/// The waiting writer's record is no permit or hold, but readers wait for its expiry.
+#[tokio::test]
+async fn rejected_claim_waits_for_the_first_expiry() {
+    let (server, Two(one, two)) = start().await;
+    for (count, ttl) in [(1, LIMIT), (2, 10 * LIMIT)] {
+        let mode = Mode::Permits { count, of: 3 };
+        grant(&*one, &Claim { mode, ..claim_for("some", ttl) }).await;
+    }
+    let mode = Mode::Permits { count: 1, of: 3 };
+    let after = busy(&*two, &claim_as("some", mode), Wait::No).await.retry_after;
+    assert!(after.unwrap() <= LIMIT, "{after:?}");
+
+    let held = claim_as("read", Mode::Shared);
+    grant(&*one, &held).await;
+    busy(&*two, &claim("read"), in_time(LIMIT)).await;
+    let longer = "UPDATE lockwright_shared_holder SET expires = expires + 60000000 \
+                  WHERE mode = 'exclusive'";
+    server.sql(longer).unwrap();
+    release(&*one, &held).await;
+    let after = busy(&*one, &claim_as("read", Mode::Shared), Wait::No).await.retry_after;
+    assert!(after.unwrap() > ms(20_000), "{after:?}");
+    let other = claim("read");
+    grant(&*one, &other).await;
+    let shown = two.inspect(&other.name).await.unwrap().holders;
+    assert_eq!(shown.iter().map(|it| it.token).collect::<Vec<_>>(), [Some(other.token)]);
 }

@@ -316,6 +316,7 @@ async fn tombstone_missing_in_the_row_counts() {
     server.sql("UPDATE lockwright_lease SET tombstones = ''").unwrap();
     for backend in [&*backend, &newcomer] {
         refused(backend.try_acquire(&ended).await, ErrorKind::Lost(Reason::Gone), "");
+        assert!(backend.inspect(&name("x")).await.unwrap().holders.is_empty(), "a ghost holds it");
     }
 }
 

@@ -1,14 +1,6 @@
-//! A lock's key and its *companions*: further keys in the same hash slot.
-//!
-//! | key | value | lifetime |
-//! |---|---|---|
-//! | *prefix + name* | see `value.lua` | one TTL |
-//! | `lockwright:{…}:fence` | the highest fence issued, and sometimes a mark (`exclusive.lua`) | about a week after its last use |
-//! | `lockwright:{…}:queue` | list: waiting tokens by arrival; on a quorum's node, a flag that clients wait | while clients wait |
-//! | `lockwright:{…}:holders` | sorted set: tokens of shared and permit holders by expiry in ms | a minute longer than the lock |
-//! | `lockwright:{…}:meta` | hash: request and identity of each waiter and `holders` entry | as queue and holders |
-//! | `lockwright:{…}:ended:TOKEN` | tombstone, `released` or `broken …` | an hour or more |
-//! | `lockwright:{redlock}:certificate:PREFIX` | no companion: identifies the data of a quorum's node | as the data |
+//! A lock's key and its *companions*: further keys in the same hash slot. `docs/src/operations.md`
+//! describes their values. `lockwright:{redlock}:certificate:PREFIX` is no companion: it identifies
+//! the data of a quorum's node.
 //!
 //! # The hash slot
 //!

@@ -1,11 +1,5 @@
 //! SQL backends of [Lockwright](https://docs.rs/lockwright).
 //!
-//! | module | subject |
-//! |---|---|
-//! | [`sqlite`] | a database file that the processes of one machine share |
-//! | [`postgres`] | a PostgreSQL server |
-//! | [`mysql`] | a MySQL or MariaDB server |
-//!
 //! The SQLite backend needs Linux, Android or macOS (untested), for a boot clock that processes share.
 #![forbid(unsafe_code)]
 // With one feature, parts of the shared modules are unused.

@@ -1,9 +1,5 @@
 //! Fences in the application's own transaction, for data in a SQLite file that isn't the lock file.
 //!
-//! The holder of a [`Guard`](lockwright_core::Guard) may be paused for longer than its TTL, and
-//! then overwrite a later holder's data. [`check_fence`] in the writing transaction rejects that
-//! write.
-//!
 //! ```no_run
 //! # async fn example(locks: lockwright_core::Locks, pool: sqlx::SqlitePool) -> Result<(), Box<dyn std::error::Error>> {
 //! use lockwright_sql::sqlite::{check_fence, make_fence_table};
@@ -75,9 +71,8 @@ pub async fn check_fence(tx: &mut Transaction<'_, Sqlite>, fenced: &Fenced) -> R
 /// Creates the table of [`check_fence`] unless it exists.
 ///
 /// # Errors
-/// - [`Denied`](ErrorKind::Denied): the file can't be written.
-/// - [`Unavailable`](ErrorKind::Unavailable): another transaction writes for longer than the
-///   connection's `busy_timeout`, or access to the file failed.
+///
+/// [`Denied`](ErrorKind::Denied) and [`Unavailable`](ErrorKind::Unavailable), as [`check_fence`].
 ///
 /// # Cancel safety
 /// May be dropped. The table may then exist.

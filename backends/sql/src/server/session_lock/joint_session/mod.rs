@@ -1,5 +1,5 @@
-//! Joint sessions have several holds, because a server limits its connections. The crate's README
-//! has their rules.
+//! Joint sessions have several holds, because a server limits its connections. All holds of a
+//! session have one TTL. A hold's deadline counts from its own last answered statement.
 //!
 //! Each session has a task, which sends one statement at a time.
 

@@ -13,19 +13,6 @@ use crate::url;
 ///
 /// [The crate's documentation](crate#connecting) describes the URLs, in which special characters
 /// are percent-encoded: `/` is `%2F`.
-///
-/// ```no_run
-/// # async fn example() -> lockwright_core::Result<()> {
-/// use std::time::Duration;
-///
-/// let redis = lockwright_redis::Config::new("redis://127.0.0.1/")?
-///     .key_prefix("shop:")
-///     .response_timeout(Duration::from_millis(250))
-///     .connect()
-///     .await?;
-/// # Ok(())
-/// # }
-/// ```
 #[derive(Clone)]
 pub struct Config {
     pub(crate) topology: Topology,

@@ -3,12 +3,11 @@
 //! # Incarnations
 //!
 //! After a loss of its data, a node must not vote until all lost holds have expired: for the
-//! largest TTL of all clients. So each node stores an [`Incarnation`]: a random identity that is
-//! lost with the data.
+//! largest TTL of all clients. So each node stores an [`Incarnation`], which is lost with the data.
 //!
 //! Requests for votes and renewals carry the incarnation that the client read. The node compares it
-//! in the same atomic step, and replies [`Vote::WrongIncarnation`] if it has another. The client
-//! must read the incarnation again after each reconnect, because the server may have restarted.
+//! in the same atomic step. The client must read the incarnation again after each reconnect,
+//! because the server may have restarted.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};

@@ -2,15 +2,14 @@
 //!
 //! The script that frees a lock makes the first waiter its holder for two seconds at most, and
 //! publishes this offer on the waiter's channel. The waiter's client confirms the offer by a
-//! renewal. Otherwise, it lapses. Offers are short, because the server can't recognize a suspended
-//! client, which blocks the lock until its offer lapses.
+//! renewal. Otherwise, it lapses. Offers are short, because a suspended client blocks the lock
+//! until its offer lapses.
 //!
 //! # Start of the hold
 //!
 //! The server reports when it queued the claim and when it made the offer. The hold starts at the
 //! claim's sending time plus the time between these (less 1 % for clock drift), but at the latest
-//! when the offer arrives. With Sentinel and in a Cluster, the times may be of different clocks, so
-//! the client sends the claim again.
+//! when the offer arrives.
 //!
 //! # Expiry
 //!

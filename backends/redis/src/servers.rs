@@ -123,7 +123,6 @@ impl Servers {
         }
     }
 
-    /// As [`renew_together`](Self::renew_together).
     pub(crate) async fn inspect_together(&self, names: &[LockName]) -> Result<Vec<Found>> {
         let prefix = &self.config().key_prefix;
         let keys: Vec<Keys> =

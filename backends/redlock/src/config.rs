@@ -16,22 +16,7 @@ const FORM: &str = "redlock:redis://HOST:PORT,redis://HOST:PORT,redis://HOST:POR
 /// A URL is `redlock:` and an odd number of nodes' URLs, separated by commas. Parameters after the
 /// last URL's `?` apply to all nodes: [`largest_ttl`](Options::largest_ttl),
 /// [`node_timeout`](Options::node_timeout), and those of [`lockwright_redis::Config`]. User,
-/// password and database are set per node.
-///
-/// A comma in a password is percent-encoded: `%2C`.
-///
-/// ```no_run
-/// # async fn example() -> lockwright_core::Result<()> {
-/// use std::time::Duration;
-///
-/// let redlock = lockwright_redlock::Config::new("redlock:redis://a,redis://b,redis://c")?
-///     .largest_ttl(Duration::from_secs(120))
-///     .connect()
-///     .await?;
-/// # drop(redlock);
-/// # Ok(())
-/// # }
-/// ```
+/// password and database are set per node. A comma in a password is percent-encoded: `%2C`.
 #[derive(Clone)]
 pub struct Config {
     nodes: Vec<lockwright_redis::Config>,
@@ -123,13 +108,8 @@ impl Config {
         self
     }
 
-    /// Connects, and checks the nodes.
-    ///
-    /// # Errors
-    /// See [`Redlock::connect`].
-    ///
-    /// # Cancel safety
-    /// A dropped future leaves only [incarnations](crate::node::Incarnation) on the nodes.
+    /// Connects, and checks the nodes. The errors and the cancel safety are those of
+    /// [`Redlock::connect`].
     pub async fn connect(self) -> Result<Redlock> {
         let (for_diagnosis, largest_ttl) = (self.for_diagnosis, self.options.largest_ttl);
         let node = |config: lockwright_redis::Config| {

@@ -56,9 +56,9 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// Locks a name in the application's own transaction, until the transaction ends.
 ///
-/// After [`Outcome::Busy`] the transaction is unchanged. MariaDB supports [`Wait::No`] and
-/// fractions of a second. MySQL waits for whole seconds, and at least one. A connected
-/// [`Mysql`](super::Mysql) or [`InTransaction::make_tables`] creates the tables.
+/// MariaDB supports [`Wait::No`] and fractions of a second. MySQL waits for whole seconds, and at
+/// least one. A connected [`Mysql`](super::Mysql) or [`InTransaction::make_tables`] creates the
+/// tables.
 ///
 /// # Errors
 /// - [`InvalidInput`](lockwright_core::ErrorKind::InvalidInput): an invalid [name](LockName), or no

@@ -31,7 +31,6 @@ pub(crate) enum Session {
     Opening(JoinSet<Option<ServerSession>>),
 }
 
-/// A connection and its session, which is `None` behind a pooler.
 pub(crate) type Opened<C> = (C, Option<ServerSession>);
 
 /// Opens a connection in a task, even if the caller drops the receiver: the server may still open a

@@ -28,7 +28,6 @@ pub(crate) struct Limits {
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sending {
-    /// The limit for the request, including the wait for a connection.
     pub(crate) until: Deadline,
     pub(crate) answer: Duration,
     /// True for renewals, which have one reserved connection.

@@ -114,8 +114,6 @@ macro_rules! statements {
         #[derive(Debug)]
         pub(crate) struct StatementTexts {
             pub(crate) schema: &'static str,
-            /// Returns a [`Holding`] for each lease that matches `{which}`, or each of its shared
-            /// holders.
             pub(crate) inspect: &'static str,
             $(pub(crate) $hot: &'static str,)*
             $(pub(crate) $other: &'static str),*

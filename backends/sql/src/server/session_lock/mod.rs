@@ -94,8 +94,8 @@ pub(crate) struct Grant {
     pub(crate) fence: Option<Fence>,
     /// True if the hold needs no record before [`RECORD_AFTER`]. Then `fence` is set.
     pub(crate) is_recorded_later: bool,
-    /// How long the server waited for the lock, by its clock. The grant is at least this long after
-    /// the request.
+    /// The server's measurement of its wait for the lock. The grant is at least this long after the
+    /// request.
     pub(crate) waited: Option<Duration>,
 }
 

@@ -41,7 +41,6 @@ impl<D: Dialect> Permit<D> {
         }
     }
 
-    /// Opens a connection, within the pool's time limit.
     pub(crate) async fn open<C: Send + 'static>(
         self,
         opening: impl Future<Output = sqlx::Result<Opened<C>>> + Send + 'static,
@@ -54,8 +53,8 @@ impl<D: Dialect> Permit<D> {
         }
     }
 
-    /// Like [`open`](Self::open), without a limit. `opening` must own no `Arc` of the pool, whose
-    /// drop aborts abandoned openings.
+    /// Opens a connection without a limit. `opening` must own no `Arc` of the pool, whose drop
+    /// aborts abandoned openings.
     pub(crate) async fn open_unlimited<C: Send + 'static>(
         mut self,
         opening: impl Future<Output = sqlx::Result<Opened<C>>> + Send + 'static,

@@ -90,10 +90,7 @@ impl<S: Server> Sessions<S> {
     }
 
     /// Reads a session's answer to a renewal of `count` holds: the session, whether it has the
-    /// lock, and the record's `broken` and `released`.
-    ///
-    /// # Errors
-    /// Another session answered.
+    /// lock, and the record's `broken` and `released`. Fails if another session answered.
     pub(crate) fn kept(&self, rows: &[Row], count: usize, id: SessionId) -> Result<Vec<Kept>> {
         let is_of = |row: &Row| row.int(0).is_ok_and(|session| session == id);
         if rows.len() != count || !rows.iter().all(is_of) {

@@ -1,4 +1,3 @@
--- Frees the name if its row has the token. Then returns whether the hold was unexpired.
 UPDATE {lease} SET token = NULL, updated = {now}
 WHERE name = :name AND token = :token
 RETURNING expires > updated, CASE WHEN waiting > updated THEN pg_notify(:channel, :name)::text END

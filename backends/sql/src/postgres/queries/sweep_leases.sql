@@ -1,4 +1,3 @@
--- Returns the number of deleted rows, of examined rows, and the last examined name.
 WITH part AS MATERIALIZED (
     SELECT name FROM {lease} WHERE name > :after ORDER BY name LIMIT :limit
 ), idle AS MATERIALIZED (

@@ -73,7 +73,7 @@ pub(crate) fn profile(
     profile.breakable = true;
     profile.blocks = true;
     profile.ttl = ttl;
-    // Each hold is renewed alone, so that a stuck connection delays no other hold.
+    // A stuck connection must delay no other hold.
     profile.renew_batch = 1;
     profile.slow_poll = Duration::from_secs(1);
     profile
@@ -133,8 +133,7 @@ pub(crate) trait Session: Send + Sync + 'static {
     /// If the future is dropped, the session must be closed.
     async fn lock(&mut self, claim: &Claim, slice: Option<Duration>, last: bool) -> Result<Locked>;
 
-    /// Makes the session joint: it may get several locks of this TTL, without a slice, and
-    /// [`unlock`](Session::unlock) releases one of them.
+    /// Makes the session joint: it may get several locks of this TTL, without a slice.
     async fn join(&mut self, ttl: Duration) -> Result<()>;
 
     /// Renews all holds of the session, and reads the records of `claims`.

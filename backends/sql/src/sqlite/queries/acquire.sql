@@ -1,6 +1,5 @@
 /* acquire */
 -- Grants a free or expired name. Otherwise returns no row.
--- ?1 name, ?2 token, ?3 identity, ?4 number of fences, ?5 ttl, ?6 boot, ?7 now
 INSERT INTO lockwright_lease
     (name, token, identity, mode, fence, fences, ttl_ns, expires_ns, boot, granted_ns, broken)
 SELECT ?1, ?2, ?3, 'exclusive', meta.fence + 1, ?4, ?5, ?7 + ?5, ?6, ?7, NULL
@@ -15,7 +14,6 @@ WHERE lockwright_lease.boot <> ?6 OR lockwright_lease.expires_ns <= ?7
 RETURNING fence, fences
 
 /* holder */
--- ?1 name, ?2 token, ?3 boot
 SELECT lease.name, lease.token, lease.identity, lease.mode, lease.fence, lease.fences,
        lease.expires_ns, lease.boot, lease.granted_ns, lease.broken,
        tombstone.token IS NOT NULL AS is_ended
@@ -43,7 +41,6 @@ WHERE lease.boot = ?2 AND lease.expires_ns > ?3 AND CASE lease.mode
 
 /* shared_open */
 -- Writes a free name's row for shared holders.
--- ?1 name, ?2 `token` of the row, ?3 mode, ?4 ttl, ?5 expires, ?6 boot
 INSERT INTO lockwright_lease
     (name, token, identity, mode, fence, fences, ttl_ns, expires_ns, boot, granted_ns, broken)
 SELECT ?1, ?2, 'null', ?3, meta.fence + 1, 1, ?4, ?5, ?6, ?5 - ?4, NULL
@@ -56,7 +53,6 @@ ON CONFLICT (name) DO UPDATE SET
 RETURNING fence
 
 /* shared_look */
--- ?1 name, ?2 boot, ?3 now
 SELECT coalesce(sum(holder.permits) FILTER (WHERE holder.mode <> 'exclusive'), 0) AS taken,
        min(holder.expires_ns) FILTER (WHERE holder.mode <> 'exclusive') AS first_end,
        max(holder.expires_ns) FILTER (WHERE holder.mode <> 'exclusive') AS last_end,
@@ -67,13 +63,11 @@ LEFT JOIN lockwright_lease AS lease ON lease.name = holder.name AND lease.mode <
 WHERE holder.name = ?1 AND holder.boot = ?2 AND holder.expires_ns > ?3
 
 /* shared_number */
--- Takes the next fence as a semaphore holder's number. ?1 name
+-- Takes the next fence as a semaphore holder's number.
 UPDATE lockwright_lease SET fence = (SELECT fence + 1 FROM lockwright_meta) WHERE name = ?1
 RETURNING fence
 
 /* shared_add */
--- ?1 name, ?2 token, ?3 identity, ?4 mode, ?5 permits, ?6 size, ?7 fence, ?8 ttl, ?9 expires,
--- ?10 boot
 INSERT INTO lockwright_shared_holder
     (name, token, identity, mode, permits, size, fence, ttl_ns, expires_ns, boot, granted_ns, broken)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?9 - ?8, NULL)

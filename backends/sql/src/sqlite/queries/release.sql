@@ -2,7 +2,6 @@
 DELETE FROM lockwright_lease WHERE name = ?1 AND token = ?2 RETURNING expires_ns, boot
 
 /* put_tombstone */
--- ?1 token, ?2 until, ?3 boot, ?4 broken
 INSERT INTO lockwright_tombstone (token, until_ns, boot, broken) VALUES (?1, ?2, ?3, ?4)
 ON CONFLICT (token) DO UPDATE SET
     until_ns = max(until_ns, excluded.until_ns), boot = excluded.boot,
@@ -12,7 +11,6 @@ ON CONFLICT (token) DO UPDATE SET
 DELETE FROM lockwright_shared_holder WHERE name = ?1 AND token = ?2 RETURNING mode, expires_ns, boot
 
 /* shared_shorten */
--- ?1 name, ?2 expires
 UPDATE lockwright_lease SET expires_ns = ?2 WHERE name = ?1 AND mode <> 'exclusive'
 
 /* shared_close */

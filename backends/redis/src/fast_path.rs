@@ -1,8 +1,7 @@
 //! The fast path: scripts with two keys (lock and fence counter) acquire and release an exclusive
 //! lock without waiters.
 //!
-//! Requests that wait, and all requests with `replicas`, use the full scripts. For a counter with a
-//! mark (`exclusive.lua`), the fast script returns -1, and the client runs the full one.
+//! Requests that wait, and all requests with `replicas`, use the full scripts.
 //!
 //! # Fences
 //!

@@ -34,7 +34,6 @@ fn no_password_is_shown() {
     lockwright_properties::no_password_is_shown(&before, &after, Config::new);
 }
 
-/// Regression test: errors contained parts of these passwords.
 #[test]
 fn a_password_with_a_question_mark() {
     for url in ["redis://hush?hush@a:1,b:2/_ter?sentuser=x", "redis://me:hush?hush@db?x=1"] {

@@ -41,7 +41,6 @@ fn urls_of_files() {
     urls(&valid, sqlite::Config::new);
 }
 
-/// Errors once showed the part of a password after a question mark.
 #[test]
 fn a_password_with_a_question_mark() {
     let url = "mariadb://:hush?x{hush@db:3306/app?mode=session";

@@ -1,9 +1,6 @@
 //! SQL files with several queries. The line `/* NAME … */` above a query has the query's names.
 
-/// Returns the file's query with this name.
-///
-/// # Panics
-/// If the file has no such query.
+/// Returns the file's query with this name. Panics if there is none.
 pub(crate) fn find<'a>(file: &'a str, name: &str) -> &'a str {
     let queries = file.split("/* ").filter_map(|part| part.split_once(" */\n"));
     let mut named = queries.filter(|(names, _)| names.split(' ').any(|known| known == name));

@@ -141,8 +141,7 @@ macro_rules! in_transaction {
                 self.tables.expand(SCHEMA, $dialect::QUOTE)
             }
 
-            /// Creates the tables unless they exist, as connecting a client does. Several clients
-            /// may do so at once.
+            /// Creates missing tables. Several clients may do so at once.
             ///
             /// # Errors
             /// [`InvalidInput`](lockwright_core::ErrorKind::InvalidInput) in a transaction of

@@ -1,5 +1,19 @@
 //! SQL backends of [Lockwright](https://docs.rs/lockwright).
 //!
+//! # The program's pool
+//!
+//! A backend of PostgreSQL or MySQL may use the connections of the program's pool (`from_pool`):
+//!
+//! - A request waits while the program uses all connections, and fails if none is free in time. So
+//!   a hold is lost if the program uses all of them for too long, or closes the pool.
+//! - Each backend uses at most 8 connections, one of them only for renewals if the pool has more
+//!   than one. So share one backend.
+//! - A change whose answer is late is `Indeterminate`.
+//! - sqlx logs statements, with the tokens of holds, unless the pool's options have
+//!   `disable_statement_logging`.
+//!
+//! # SQLite
+//!
 //! The SQLite backend needs Linux, Android or macOS (untested), for a boot clock that processes share.
 #![forbid(unsafe_code)]
 // With one feature, parts of the shared modules are unused.
@@ -44,6 +58,9 @@ pub mod sqlite;
 /// # }
 /// ```
 ///
+/// Such a lock has no renewal, no loss, and no fence. A transaction may take one lock repeatedly,
+/// and several locks. Always take them in the same order, to avoid deadlocks.
+///
 /// The holder of a [`Guard`](lockwright_core::Guard) may be paused for longer than its TTL, and
 /// then overwrite a later holder's data. `check_fence` in the writing transaction rejects that
 /// write:
@@ -61,6 +78,9 @@ pub mod sqlite;
 /// # Ok(())
 /// # }
 /// ```
+///
+/// A second transaction that checks a fence of the same name waits for the first, and then sees its
+/// writes. Check the fence before you read the data on which your writes depend.
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub mod transaction {
     pub use crate::server::transaction::{Outcome, Wait};

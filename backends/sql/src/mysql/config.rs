@@ -69,18 +69,11 @@ impl Config {
     /// variables of the session, and restores them at its end, except for user variables named
     /// `@lockwright_…`. Lockwright prepares no statement. It closes a connection if a request fails
     /// or is dropped, or if the program left a transaction open, as any query does with
-    /// `autocommit = 0`. In return:
+    /// `autocommit = 0`. Besides the [limits](crate#the-programs-pool) of all such backends:
     ///
-    /// - A request waits while the program uses all connections, and fails if none is free in time.
-    ///   So a hold is lost if the program uses all of them for too long, or closes the pool.
-    /// - Each `Mysql` uses at most 8 connections, one of them only for renewals if the pool has
-    ///   more than one. So share one.
-    /// - A change whose answer is late is `Indeterminate`.
     /// - The pool's options must have a database. It contains the tables, unless
     ///   [`schema_name`](Self::schema_name) names another.
     /// - A grant by a session with `sql_log_bin = 0` isn't replicated.
-    /// - sqlx logs statements, with the tokens of holds, unless the pool's options have
-    ///   `disable_statement_logging`.
     pub fn from_pool(pool: &MySqlPool) -> Self {
         Self { pool: Some(pool.clone()), ..Self::from_options(&pool.connect_options()) }
     }

@@ -11,16 +11,8 @@
 //! | `row` | a locked row in an open transaction | exclusion of programs with `SELECT … FOR UPDATE` |
 //!
 //! Holds of different modes don't exclude each other. `lease` and `row` support readers, but only
-//! `lease` supports permits.
-//!
-//! # Limits of the lease mode
-//!
-//! - If the server's clock steps ahead, two clients may have the lock: the profile doesn't promise
-//!   [`ServerClockStep`](lockwright_core::Fault::ServerClockStep).
-//! - Fences grow, except after a loss of data **and** a step back of the server's clock.
-//! - A replica promoted without the last commits may grant a held lock.
-//! - Waiters poll: the server has no notifications.
-//! - Rows of unused names remain until a [`sweep`](lockwright_core::DistributedLock::sweep).
+//! `lease` supports permits. [`Mode::Lease`] lists its limits. In this mode, waiters poll: the
+//! server has no notifications.
 
 mod borrowed;
 mod config;

@@ -1,28 +1,19 @@
-//! Locks and fences in the application's own transaction, as in [these
-//! examples](crate::transaction).
+//! Locks and fences in the application's own transaction: see [examples](crate::transaction).
 //!
 //! # A lock of the transaction
 //!
 //! [`lock_in_transaction`] locks the name's row of `lockwright_turn` until the transaction ends.
-//! There is no renewal, no loss, and no fence.
 //!
-//! - **Take the lock before the transaction reads anything.** At `REPEATABLE READ`, MySQL's
-//!   default, plain `SELECT`s see the state at the transaction's first `SELECT`, and so miss all
-//!   changes made during a later wait.
+//! - **Take the lock, or check the fence, before the transaction reads anything.** At `REPEATABLE
+//!   READ`, MySQL's default, plain `SELECT`s see the state at the transaction's first `SELECT`, and
+//!   so miss all changes made during a later wait.
 //! - The lock excludes other transactions, and programs that lock the name's row with `SELECT … FOR
 //!   UPDATE` or change it. It doesn't exclude holds of a [`Mysql`](super::Mysql).
-//! - A transaction may take one lock repeatedly, and several locks. Always take them in the same
-//!   order: on a deadlock, the server rolls back one whole transaction.
+//! - On a deadlock, the server rolls back one whole transaction.
 //! - A name's row remains until [`InTransaction::sweep`]. The server may report a deadlock when a
 //!   name's first transaction is rolled back while two or more others wait.
 //! - On a cluster with several primaries (Galera), two transactions on different nodes can both
 //!   have the lock, but only one can commit.
-//!
-//! # A fence
-//!
-//! After [`check_fence`](check_fence()), a second transaction that checks a fence of the same name
-//! waits for the first. It then sees the first's writes, unless an earlier read has set its
-//! snapshot.
 
 use std::time::Duration;
 

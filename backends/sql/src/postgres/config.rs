@@ -67,19 +67,13 @@ impl Config {
     /// Each request takes a connection from the pool and returns it after the answer. Lockwright
     /// changes no setting of a session, prepares no statement, and ends no session on the server.
     /// It closes a connection if an answer is missing or late, or if the program left a transaction
-    /// open. The sessions must use the encoding UTF8. In return:
+    /// open. The sessions must use the encoding UTF8. Besides the
+    /// [limits](crate#the-programs-pool) of all such backends:
     ///
     /// - Waiters poll, at least every 100 ms, because the client can't listen for notifications:
     ///   see [`Profile::wake_up`](lockwright_core::Profile).
-    /// - A request waits while the program uses all connections, and fails if none is free in time.
-    ///   So a hold is lost if the program uses all of them for too long, or closes the pool.
-    /// - Each `Postgres` uses at most 8 connections, one of them only for renewals if the pool has
-    ///   more than one. So share one.
-    /// - A change whose answer is late is `Indeterminate`.
     /// - Without [`schema_name`](Self::schema_name), `connect` finds the tables by the search path
     ///   of one session, or creates them in the first schema of that path.
-    /// - sqlx logs statements, with the tokens of holds, unless the pool's options have
-    ///   `disable_statement_logging`.
     pub fn from_pool(pool: &PgPool) -> Self {
         Self { pool: Some(pool.clone()), ..Self::from_options(&pool.connect_options()) }
     }

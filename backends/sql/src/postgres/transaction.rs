@@ -1,16 +1,14 @@
-//! Locks and fences in the application's own transaction, as in [these
-//! examples](crate::transaction).
+//! Locks and fences in the application's own transaction: see [examples](crate::transaction).
 //!
 //! # A lock of the transaction
 //!
 //! [`lock_in_transaction`] takes `pg_advisory_xact_lock` on the name's key until the transaction
-//! ends. There is no renewal, no loss, and no fence.
+//! ends.
 //!
 //! - The lock excludes other transactions, holds in the mode [`session`](super::Mode::Session), and
 //!   other programs that lock the [key](#the-key-of-a-name), but not holds in the modes `lease` and
 //!   `row`.
-//! - A transaction may take one lock repeatedly, and several locks. Always take them in the same
-//!   order: on a deadlock, one transaction gets an error after `deadlock_timeout`.
+//! - On a deadlock, one transaction gets an error after `deadlock_timeout`.
 //! - The transaction must be `READ COMMITTED`, PostgreSQL's default. At higher levels, which are
 //!   rejected, statements see the state before the wait.
 //! - The lock works behind a transaction pooler.
@@ -26,12 +24,6 @@
 //! ```
 //!
 //! Two names with the same key exclude each other, which is safe.
-//!
-//! # A fence
-//!
-//! After [`check_fence`](check_fence()), a second transaction that checks a fence of the same name
-//! waits for the first, and then sees its writes. Check the fence before you read the data on which
-//! your writes depend.
 
 use std::time::Duration;
 

@@ -13,7 +13,13 @@ const LONGEST_LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
 /// How the server stores a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Mode {
-    /// A row that expires by itself. The hold survives lost connections and server restarts.
+    /// A row that expires by itself. The hold survives lost connections and server restarts. Limits:
+    ///
+    /// - If the server's clock steps ahead, two clients may have the lock: the profile doesn't
+    ///   promise [`ServerClockStep`](lockwright_core::Fault::ServerClockStep).
+    /// - Fences grow, except after a loss of data **and** a step back of the server's clock.
+    /// - A replica promoted without the last commits may grant a held lock.
+    /// - Rows of unused names remain until a [`sweep`](lockwright_core::DistributedLock::sweep).
     #[default]
     Lease,
     /// A lock of a database session. The hold ends with the session, which several holds may share.

@@ -2,7 +2,11 @@
 //!
 //! # The program's pool
 //!
-//! A backend of PostgreSQL or MySQL may use the connections of the program's pool (`from_pool`):
+//! With `from_options`, Lockwright opens its own connections to PostgreSQL or MySQL, without the
+//! pool's callbacks such as `after_connect`. It changes settings of their sessions, and ends a
+//! session whose answer is late.
+//!
+//! With `from_pool`, a backend uses the connections of the program's pool:
 //!
 //! - A request waits while the program uses all connections, and fails if none is free in time. So
 //!   a hold is lost if the program uses all of them for too long, or closes the pool.

@@ -1,8 +1,7 @@
 //! Requests on the connections of the program's pool.
 //!
 //! sqlx's pool may return a connection with an open transaction, or with an unread answer to a
-//! dropped request. The session may have any settings. Each request detects both, and saves, sets
-//! and restores the settings.
+//! dropped request. Each request detects both, and saves, sets and restores the session's settings.
 
 use futures_util::TryStreamExt as _;
 use lockwright_core::Token;

@@ -104,13 +104,12 @@ impl InTransaction {
     }
 
     /// Returns the SQL of [`check_fence`](check_fence()), for another driver or language: two
-    /// statements, to be executed in the transaction of the write. The parameters of the first are
-    /// the name, and then the fence (a `BIGINT`) three times. The parameter of the second is the
-    /// name. The second returns one row with the highest fence. If that fence is above the
-    /// holder's, a later holder has written: roll the transaction back.
+    /// statements, for the transaction of the write. With autocommit, they protect nothing, and no
+    /// error reports that. [`make_tables`](Self::make_tables) creates the table.
     ///
-    /// Run it in an explicit transaction: with autocommit, it protects nothing, and no error
-    /// reports that. The table must exist: see [`make_tables`](Self::make_tables).
+    /// The parameters of the first are the name, and then the fence (a `BIGINT`) three times. The
+    /// parameter of the second is the name, and its row has the highest fence. If that fence is
+    /// above the holder's, a later holder has written: roll the transaction back.
     ///
     /// ```
     /// let [record, read] = lockwright_sql::mysql::InTransaction::new().fence_check();

@@ -45,11 +45,8 @@ impl Config {
         Ok(Self { shown: redact::url(url), common, ..Self::from_options(&server) })
     }
 
-    /// Creates settings from the driver's, such as `&pool.connect_options()`.
-    ///
-    /// Lockwright opens its own connections, without the pool's callbacks such as `after_connect`,
-    /// sets time limits in their sessions, and ends a session whose answer is late. To use the
-    /// pool's connections instead, see [`from_pool`](Self::from_pool).
+    /// Creates settings from the driver's, such as `&pool.connect_options()`, for [Lockwright's own
+    /// connections](crate#the-programs-pool).
     pub fn from_options(server: &PgConnectOptions) -> Self {
         tls::choose_provider();
         let server = match server.get_application_name() {

@@ -97,12 +97,11 @@ impl InTransaction {
     }
 
     /// Returns the SQL of [`check_fence`](check_fence()), for another driver or language: one
-    /// statement, to be executed in the transaction of the write. `$1` is the name, a text, and
-    /// `$2` the fence, a `bigint`. It returns one row with the highest fence. If that fence is
-    /// above `$2`, a later holder has written: roll the transaction back.
+    /// statement, for the transaction of the write. With autocommit, it protects nothing, and no
+    /// error reports that. [`make_tables`](Self::make_tables) creates the table.
     ///
-    /// Run it in an explicit transaction: with autocommit, it protects nothing, and no error
-    /// reports that. The table must exist: see [`make_tables`](Self::make_tables).
+    /// `$1` is the name, a text, and `$2` the fence, a `bigint`. The row has the highest fence. If
+    /// that fence is above `$2`, a later holder has written: roll the transaction back.
     ///
     /// ```
     /// let sql = lockwright_sql::postgres::InTransaction::new().fence_check();

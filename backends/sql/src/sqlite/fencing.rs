@@ -27,13 +27,12 @@ use super::errors::{is_busy, is_refused, lacks_a_table};
 
 const BACKEND: &str = "sqlite-transaction";
 
-/// The SQL of [`check_fence`], for another driver or language: one statement, to be executed in the
-/// transaction of the write. `?1` is the name, a text, and `?2` the fence, an integer. It returns
-/// one row with the highest fence. If that fence is above `?2`, a later holder has written: roll
-/// the transaction back.
+/// The SQL of [`check_fence`], for another driver or language: one statement, for the transaction
+/// of the write. With autocommit, it protects nothing, and no error reports that.
+/// [`make_fence_table`] creates the table.
 ///
-/// Run it in an explicit transaction: with autocommit, it protects nothing, and no error reports
-/// that. [`make_fence_table`] creates its table.
+/// `?1` is the name, a text, and `?2` the fence, an integer. The row has the highest fence. If that
+/// fence is above `?2`, a later holder has written: roll the transaction back.
 pub const FENCE_CHECK: &str = include_str!("queries/check_fence.sql");
 
 /// Rejects the transaction of a holder if a later holder has already written.

@@ -31,8 +31,6 @@ impl SessionLimit {
     pub(crate) const LEAST: usize = 2;
     pub(crate) const LEAST_HELD: usize = 4;
 
-    /// Reserves one for listening if `listens` and `total` is more than two. The rest is for
-    /// requests.
     pub(crate) fn lease(total: usize, listens: bool) -> Self {
         let listen = usize::from(listens && total > Self::LEAST);
         Self::of([total.saturating_sub(1 + listen), 0, 0, listen])
@@ -43,8 +41,6 @@ impl SessionLimit {
         Self::of([total, 0, 0, 0])
     }
 
-    /// Up to four are for requests, and one for listening if `listens`. The rest is for holds and
-    /// waits, with one joint session if `can_share` and the rest is more than one.
     pub(crate) fn held(total: usize, listens: bool, can_share: bool) -> Self {
         let (request, listen) = ((total / 4).clamp(1, 4), usize::from(listens));
         let rest = total.saturating_sub(1 + listen + request);

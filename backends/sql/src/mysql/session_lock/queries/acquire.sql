@@ -31,8 +31,7 @@ SELECT name /*M!100300 , NEXTVAL({hold_fence}) */ FROM {row}
 WHERE name = :name AND @lockwright_mark = 1 FOR UPDATE;
 
 /* row_wait_for_readers */
--- Until the writer has the row, its idle timeout is at most five seconds, so a dead writer doesn't
--- block readers for long.
+-- PostgreSQL's acquire.sql explains the short idle timeout.
 SET SESSION wait_timeout = LEAST(:ttl_s, 5), lock_wait_timeout = :limit_s, innodb_lock_wait_timeout = :slice_s;
 SET @lockwright_mark = GET_LOCK(:mark, 0);
 SET @lockwright_waits = IF(@lockwright_mark = 1, GET_LOCK({waits}, 0), 0);

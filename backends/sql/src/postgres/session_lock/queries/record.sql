@@ -33,8 +33,10 @@ RETURNING fence;
 SELECT {must_raise};
 
 /* raise */
--- Raises the sequence of fences, as the README describes. While this statement runs, other sessions
--- issue far fewer than 16777216 fences, so it never lowers the sequence.
+-- Raises the sequence of fences, and waits for the disk: after a crash, which may lose its last
+-- values, and if it is a minute behind the time, so that fences grow after a restore. While this
+-- statement runs, other sessions issue far fewer than 16777216 fences, so it never lowers the
+-- sequence.
 BEGIN;
 SET LOCAL synchronous_commit = local;
 SELECT pg_advisory_xact_lock(5499258310474722404);

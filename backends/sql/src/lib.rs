@@ -66,25 +66,10 @@ pub mod sqlite;
 /// and several locks. Always take them in the same order, to avoid deadlocks.
 ///
 /// The holder of a [`Guard`](lockwright_core::Guard) may be paused for longer than its TTL, and
-/// then overwrite a later holder's data. `check_fence` in the writing transaction rejects that
-/// write:
-///
-/// ```no_run
-/// # #[cfg(feature = "postgres")]
-/// # async fn example(locks: lockwright_core::Locks, pool: sqlx::PgPool) -> Result<(), Box<dyn std::error::Error>> {
-/// use lockwright_sql::postgres::check_fence;
-///
-/// let guard = locks.mutex("orders/42").acquire().await?;
-/// let mut tx = pool.begin().await?;
-/// check_fence(&mut tx, &guard.fenced()).await?;
-/// // ... read, decide, write ...
-/// tx.commit().await?;
-/// # Ok(())
-/// # }
-/// ```
-///
-/// A second transaction that checks a fence of the same name waits for the first, and then sees its
-/// writes. Check the fence before you read the data on which your writes depend.
+/// then overwrite a later holder's data. `check_fence(&mut tx, &guard.fenced())` in the writing
+/// transaction rejects that write. A second transaction that checks a fence of the same name waits
+/// for the first, and then sees its writes. Check the fence before you read the data on which your
+/// writes depend.
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub mod transaction {
     pub use crate::server::transaction::{Outcome, Wait};

@@ -133,7 +133,7 @@ local function holders_of(lock, fence, holders, meta, micros)
     end
   end
 
-  -- Extends the token's hold, unless broken. Returns the reply, or nil without a hold.
+  -- As again() in exclusive.lua.
   function its.again(token, ttl)
     local mode, first, left, _, by = its.holder(token)
     if not mode then

@@ -1,4 +1,4 @@
-//! Locks and fences in the application's own transaction: see [examples](crate::transaction).
+//! Locks and fences in the application's own transaction: see [`transaction`](crate::transaction).
 //!
 //! # A lock of the transaction
 //!

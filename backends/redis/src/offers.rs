@@ -9,7 +9,8 @@
 //!
 //! The server reports when it queued the claim and when it made the offer. The hold starts at the
 //! claim's sending time plus the time between these (less 1 % for clock drift), but at the latest
-//! when the offer arrives.
+//! when the offer arrives. With Sentinel and in a Cluster, the times may be of different clocks, so
+//! the client sends the claim again.
 //!
 //! # Expiry
 //!

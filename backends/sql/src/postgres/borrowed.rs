@@ -1,8 +1,8 @@
 //! Requests on the connections of the program's pool.
 //!
 //! sqlx's pool may return a connection with an open transaction, if the program dropped its
-//! `BEGIN`, or with an unread answer, if a `COPY` failed or was dropped. So each request
-//! begins with statements that detect these, and replace the session's settings.
+//! `BEGIN`, or with an unread answer, if a `COPY` failed or was dropped. So each request begins
+//! with statements that detect these, and replace the session's settings.
 
 use futures_util::TryStreamExt as _;
 use lockwright_core::Token;

@@ -70,7 +70,6 @@ pub async fn check_fence(tx: &mut Transaction<'_, Sqlite>, fenced: &Fenced) -> R
 /// Creates the table of [`check_fence`] unless it exists.
 ///
 /// # Errors
-///
 /// [`Denied`](ErrorKind::Denied) and [`Unavailable`](ErrorKind::Unavailable), as [`check_fence`].
 ///
 /// # Cancel safety

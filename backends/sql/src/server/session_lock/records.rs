@@ -277,6 +277,7 @@ impl<S: Server> Sessions<S> {
             }
             page.next = page.names.last().map(|last| Cursor(last.name.as_str().to_owned()));
             if let [only] = &mut page.names[..] {
+                // This page may lack readers of its only name.
                 *only = self.inspect(&only.name).await?;
             }
             page.names.retain(|name| !name.holders.is_empty());

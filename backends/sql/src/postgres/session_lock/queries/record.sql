@@ -33,8 +33,8 @@ RETURNING fence;
 SELECT {must_raise};
 
 /* raise */
--- Raises the sequence of fences, and waits for the disk: after a crash, which may lose its last
--- values, and if it is a minute behind the time, so that fences grow after a restore. While this
+-- Raises the sequence of fences after a crash, which may have lost its last values, or if it is a
+-- minute behind the time, so that fences grow after a restore. Waits for the disk. While this
 -- statement runs, other sessions issue far fewer than 16777216 fences, so it never lowers the
 -- sequence.
 BEGIN;

@@ -1,6 +1,7 @@
 //! A lock's key and its *companions*: further keys in the same hash slot. `docs/src/operations.md`
-//! describes their values. `lockwright:{redlock}:certificate:PREFIX` is no companion: it identifies
-//! the data of a quorum's node.
+//! describes their values; on a quorum's node, the queue only shows that clients wait.
+//! `lockwright:{redlock}:certificate:PREFIX` is no companion: it identifies the data of a quorum's
+//! node.
 //!
 //! # The hash slot
 //!

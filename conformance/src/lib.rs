@@ -1,14 +1,7 @@
 //! The conformance suite that every Lockwright backend passes.
 //!
-//! A [`Factory`] describes a backend. The feature `harness` then runs each case as a test:
-//!
-//! ```ignore
-//! fn main() -> std::process::ExitCode {
-//!     lockwright_conformance::harness::main(Factory::new(open))
-//! }
-//! ```
-//!
-//! `lockwright conformance --url …` runs the same cases against a live server and prints a
+//! A [`Factory`] describes a backend. `harness::main` (feature `harness`) then runs each case as a
+//! test. `lockwright conformance --url …` runs the same cases against a live server and prints a
 //! [`Report`].
 #![forbid(unsafe_code)]
 

@@ -11,14 +11,6 @@ use crate::{Error, Result};
 ///
 /// # Errors
 /// [`InvalidInput`](crate::ErrorKind::InvalidInput) with the valid forms.
-///
-/// ```
-/// # use std::time::Duration;
-/// use lockwright_core::duration;
-///
-/// assert_eq!(duration::parse("1.5m").unwrap(), Duration::from_secs(90));
-/// assert!(duration::parse("soon").is_err());
-/// ```
 pub fn parse(text: &str) -> Result<Duration> {
     let hint = || {
         Error::invalid_input(format!(

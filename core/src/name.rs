@@ -7,13 +7,6 @@ use crate::{Error, Result};
 
 /// A lock's name: 1 to 512 bytes of UTF-8, without control characters or a leading or trailing
 /// space.
-///
-/// ```
-/// use lockwright_core::LockName;
-///
-/// assert!(LockName::new("orders/42").is_ok());
-/// assert!(LockName::new(" orders").is_err());
-/// ```
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct LockName(Arc<str>);

@@ -99,9 +99,9 @@ impl From<Token> for String {
 /// processes share its state, so each client adds a random salt. A client must not be used on both
 /// sides of a fork.
 ///
-/// A virtual machine that is resumed twice from a snapshot repeats the generator's state and the
-/// salt. Tokens therefore also mix in the boot clock's nanosecond, system random bits at most
-/// 100 ms old, and the counters of `/dev/vmclock0`.
+/// A virtual machine that is resumed twice from a snapshot repeats both. Tokens therefore also mix
+/// in the boot clock's nanosecond, system random bits at most 100 ms old, and the counters of
+/// `/dev/vmclock0`.
 #[derive(Clone)]
 pub struct TokenSource(Source);
 

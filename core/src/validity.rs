@@ -2,13 +2,8 @@
 //!
 //! A deadline is `start + min(requested TTL, TTL in effect) − drift`. The client takes `start` just
 //! before it sends the request, so the deadline is before the server's expiry. The drift covers
-//! different clock rates (Redlock: "Distributed Locks with Redis").
-//!
-//! ```text
-//! start    renew at     at risk           lost          deadline   the server's expiry
-//!   |----------|------------|---------------|---------------|--------------|
-//!   0        TTL/3    deadline/2    deadline − margin  TTL − drift        TTL
-//! ```
+//! different clock rates (Redlock: "Distributed Locks with Redis"). `docs/src/guarantees.md` has a
+//! diagram.
 
 use std::time::Duration;
 

@@ -44,8 +44,7 @@ fn fell((highest, hold): (&Hold, &Hold)) -> Violation {
     violation.of([highest, hold]).at(hold.granted, hold.granted)
 }
 
-/// Checks that no hold has a smaller fence than a hold granted before its request. The holds have
-/// one name and are sorted by grant.
+/// Checks the fences of the holds of one name, sorted by grant, against the order of requests.
 pub(crate) fn check_order(holds: &[Hold], violations: &mut Vec<Violation>) {
     let granted = holds.iter().filter(|hold| hold.permits().is_none());
     let mut by_request: Vec<&Hold> = granted.clone().collect();
@@ -73,8 +72,7 @@ pub(crate) fn check_order_of_grants(holds: &[Hold], violations: &mut Vec<Violati
     violations.extend(falls.filter(is_meant).map(fell));
 }
 
-/// Checks that the register accepted no write sent after it accepted a higher fence. The writes
-/// have one name and are sorted by answer.
+/// Checks the writes for one name, sorted by answer, for [`Rule::StaleWrite`].
 pub(crate) fn check_register(run: &Run, writes: &[&Write], violations: &mut Vec<Violation>) {
     let answered = writes.iter().copied().filter(|write| write.accepted);
     let mut by_sending: Vec<&Write> = answered.clone().collect();

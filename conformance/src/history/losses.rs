@@ -7,8 +7,7 @@ use super::rules::Rules;
 use super::run::{End, Run, Tracked};
 use super::violation::{Rule, Violation};
 
-/// Finds exclusive holds whose loss was reported only after the next conflicting grant, or never.
-/// Excuses a process that ran for at most `allowance` after the report was due.
+/// Checks exclusive holds for [`Rule::LateLoss`].
 pub(crate) fn check(
     run: &Run,
     rules: &Rules,

@@ -24,13 +24,6 @@ pub fn encode(text: &str, must_go: impl Fn(char) -> bool) -> String {
 }
 
 /// Decodes the output of [`encode`]. Returns `None` for an invalid escape or invalid UTF-8.
-///
-/// ```
-/// use lockwright_core::backend_util::percent;
-///
-/// assert_eq!(percent::decode("a%2Fb 5%25").as_deref(), Some("a/b 5%"));
-/// assert_eq!(percent::decode("5%"), None);
-/// ```
 pub fn decode(text: &str) -> Option<String> {
     let mut bytes = text.bytes();
     let mut decoded = Vec::with_capacity(text.len());

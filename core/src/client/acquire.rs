@@ -483,8 +483,6 @@ impl Attempts<'_> {
         self.spot.is_some() && self.shared.backend.profile().blocks
     }
 
-    /// Returns when the request fails: at its limit, or without a limit one TTL after the first
-    /// unanswered attempt.
     fn give_up_at(&self) -> BootInstant {
         match (self.limit, self.troubled_since) {
             (Limit::None, Some(since)) => since + self.options.ttl,

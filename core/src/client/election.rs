@@ -55,10 +55,7 @@ impl Election {
     /// campaigns and calls `work` again. After a [transient](Error::is_transient) error, campaigns
     /// again.
     ///
-    /// Like [`Leadership::run`], the client checks the clock before each poll. So it drops `work`
-    /// before the deadline if the server can't be reached, and without another poll if the process
-    /// was stopped past the deadline. Only the [fence](Leadership::fence) stops the writes of code
-    /// that doesn't yield, of a poll that was paused halfway, and of a request already sent.
+    /// `work` is polled as by [`Leadership::run`], with the same limits.
     ///
     /// The returned future is `Send` if `work` and its future are. In a spawned task, `work` must be
     /// an `async move` closure or a function: the compiler rejects an async closure that borrows.
@@ -83,7 +80,6 @@ impl Election {
         release_after(leadership, output).await
     }
 
-    /// Campaigns until the work of one leadership completes.
     async fn complete<T>(
         &self,
         value: &str,

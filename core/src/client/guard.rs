@@ -92,8 +92,9 @@ macro_rules! common {
             /// Polls `future`, and drops it when the hold is lost, before the deadline. Checks the
             /// clock before each poll.
             ///
-            /// A future that doesn't yield can't be stopped. Requests already sent are stopped only
-            /// by the fence. Outside a runtime, `future` is polled inside the client's runtime.
+            /// A poll in progress can't be stopped, even if it was paused past the deadline. Its
+            /// writes, and requests already sent, are stopped only by the fence. Outside a runtime,
+            /// `future` is polled inside the client's runtime.
             ///
             /// # Errors
             /// - [`Lost`](crate::ErrorKind::Lost) if the hold was lost before the future completed,

@@ -3,13 +3,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A key for reentrancy: requests with the same owner share a hold. Owners are independent of
 /// threads and tasks.
-///
-/// ```
-/// # use lockwright_core::Owner;
-/// let checkout = Owner::new();
-/// assert_eq!(checkout, checkout.clone());
-/// assert_ne!(checkout, Owner::new());
-/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Owner(NonZeroU64);
 

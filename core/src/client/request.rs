@@ -90,7 +90,6 @@ impl<H: Held> Request<H> {
     /// doesn't wait for this time: the client renews the hold for the rest of it, and the server
     /// then frees the lock, even if this process has ended.
     ///
-    /// - The hold isn't handed over or kept warm.
     /// - After an unanswered request, or if the process ends without a release, the hold may end one
     ///   TTL after its last renewal. A lost hold isn't kept.
     /// - A waiter gets the lock when it expires, or up to [`slow_poll`](crate::Profile::slow_poll)

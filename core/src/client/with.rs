@@ -37,7 +37,6 @@ impl<H: Held> Request<H> {
     }
 }
 
-/// Releases the hold, and returns the output of its work unless the hold was lost.
 pub(super) async fn release_after<T>(hold: impl Held, output: T) -> Result<T> {
     match hold.release().await {
         Err(error) if error.lost_reason().is_some() => Err(error),

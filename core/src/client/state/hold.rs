@@ -367,7 +367,6 @@ impl Hold {
         if renews { self.renew_slack() } else { Duration::ZERO }
     }
 
-    /// Returns the due actions. A warm hold ends at its time or after a loss.
     pub(crate) fn due(&self, now: BootInstant) -> Due {
         let warm_until = self.warm_until();
         let due = self.due_by_term(now);

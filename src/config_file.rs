@@ -1,5 +1,3 @@
-//! Reading a configuration from a file and the environment.
-
 use std::ffi::OsString;
 use std::path::Path;
 

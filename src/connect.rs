@@ -1,5 +1,3 @@
-//! Connects backends by URL.
-
 use std::sync::Arc;
 
 use lockwright_core::{CredentialProvider, DistributedLock, Error, Locks, Profile, Result, redact};

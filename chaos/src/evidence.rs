@@ -1,5 +1,4 @@
-//! The record of results: one line per schedule in `chaos/evidence/CONFIGURATION.tsv`; for servers
-//! in `LOCKWRIGHT_SERVER_ROOT`, in a subfolder with the root's name.
+//! The record of results: one line per schedule in `chaos/evidence/`.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

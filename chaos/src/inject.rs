@@ -106,7 +106,6 @@ impl Scene<'_> {
         }
     }
 
-    /// Returns a follower's index if `pick` is odd and there is a follower, else the leader's.
     fn chosen(&mut self, pick: usize) -> usize {
         let (count, leader) = (self.servers.servers().len(), self.servers.leader().unwrap_or(0));
         let others = count - 1;

@@ -1,5 +1,3 @@
-//! A soak test without faults, for leaks of memory, descriptors, threads and server data.
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode};

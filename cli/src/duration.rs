@@ -53,7 +53,6 @@ pub(crate) fn show_elapsed(duration: Duration) -> String {
     }
 }
 
-/// Like [`show`], but rounds up.
 pub(crate) fn show_at_most(duration: Duration) -> String {
     let unit = match duration.as_secs() {
         0 => Duration::from_millis(1),

@@ -12,7 +12,7 @@ use crate::{Output, escape, stderr};
 
 const VARIABLE: &str = "RUST_LOG";
 
-/// Writes the library's log events to standard error if `RUST_LOG` is set.
+/// Does nothing unless `RUST_LOG` is set.
 pub(crate) fn init(output: Output) {
     let Some(filter) = env::var_os(VARIABLE).filter(|filter| !filter.is_empty()) else { return };
     match filter.to_string_lossy().parse::<Targets>() {

@@ -1,6 +1,6 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Formats a time as RFC 3339 in UTC, with milliseconds. A time before 1970 becomes 1970's start.
+/// A time before 1970 becomes 1970's start.
 pub(crate) fn rfc3339(time: SystemTime) -> String {
     let since_1970 = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     let seconds = since_1970.as_secs();

@@ -4,9 +4,8 @@
 //! until it answers. Dropping the value ends it and deletes its data. It also ends if the test
 //! process is killed.
 //!
-//! A missing binary is an error that names the Debian package. `LOCKWRIGHT_SERVER_ROOT` names a
-//! folder with another version of a server, which `cargo xtask test versions` creates in
-//! `target/servers/`.
+//! `LOCKWRIGHT_SERVER_ROOT` names a folder with another version of a server, which
+//! `cargo xtask test versions` creates in `target/servers/`.
 #![forbid(unsafe_code)]
 #![allow(missing_docs)] // the names express the rest
 

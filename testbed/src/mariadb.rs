@@ -95,7 +95,7 @@ impl MariaDb {
         Ok(())
     }
 
-    /// Sets whether commits wait for a replica, and so hang, because none exists. Requires
+    /// A commit that waits hangs, because no replica exists. Requires
     /// [`Options::semi_synchronous`].
     pub fn wait_for_replica(&self, wait: bool) -> Result<()> {
         let role = match Kind::chosen() {
@@ -323,7 +323,7 @@ fn server() -> Program {
     Program::new(binary.as_deref().unwrap_or("mariadbd"), SERVER).env("LC_ALL", "C")
 }
 
-/// Checks the socket: it opens after the port, and can't belong to another process.
+/// The socket opens after the port, and can't belong to another process.
 fn greets(socket: &Path) -> Option<()> {
     let mut stream = UnixStream::connect(socket).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(1))).ok()?;

@@ -174,7 +174,6 @@ macro_rules! sql_methods {
                 self.prepare(!keep_data)
             }
 
-            /// Returns the folder with the unix socket.
             pub fn folder(&self) -> &std::path::Path {
                 self.folder.path()
             }
@@ -200,8 +199,7 @@ macro_rules! sql_methods {
                 self.options.password.as_deref().unwrap_or(PASSWORD)
             }
 
-            /// Runs SQL as the superuser. Returns rows as lines, with `|` (PostgreSQL) or a tab
-            /// (MariaDB) between fields.
+            /// Returns rows as lines, with `|` (PostgreSQL) or a tab (MariaDB) between fields.
             pub fn sql(&self, statements: &str) -> crate::Result<String> {
                 self.sql_as(ADMIN, ADMIN_PASSWORD, statements)
             }

@@ -238,8 +238,7 @@ fn binary(name: &str) -> Result<Program> {
     Ok(Program::new(folder::text(&folder.join(name)), PACKAGE).env("LC_ALL", "C"))
 }
 
-/// Finds PostgreSQL's programs in the packages of `LOCKWRIGHT_SERVER_ROOT`, Debian's versions
-/// (newest first), or PATH.
+/// Searches `LOCKWRIGHT_SERVER_ROOT`, Debian's versions (newest first) and PATH, in this order.
 fn binaries() -> Option<&'static Path> {
     static FOUND: OnceLock<Option<PathBuf>> = OnceLock::new();
     FOUND

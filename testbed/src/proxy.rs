@@ -76,8 +76,7 @@ impl Proxy {
         self.address
     }
 
-    /// Changes the treatment, even of open connections. A connection that has lost data loses all
-    /// later data: TCP never continues after a gap.
+    /// A connection that has lost data loses all later data: TCP never continues after a gap.
     pub fn set(&self, traffic: Traffic) {
         self.shared.set(traffic);
     }

@@ -81,8 +81,7 @@ impl<R: Responses, K> IdempotencyLayer<R, K> {
         Self { locks, wait: None, responses, key }
     }
 
-    /// Limits how long a retry waits for the first request: see [`LockLayer::wait_for`]. A retry
-    /// waits even after its client has disconnected.
+    /// As [`LockLayer::wait_for`]. A retry waits even after its client has disconnected.
     ///
     /// [`LockLayer::wait_for`]: crate::LockLayer::wait_for
     pub fn wait_for(mut self, limit: Duration) -> Self {

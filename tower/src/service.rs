@@ -24,7 +24,6 @@ pub(crate) enum Rule {
     Fence(Gate),
 }
 
-/// The outcome of the inner service, or a refusal by the layer.
 pub(crate) type Outcome<T> = Result<T, (StatusCode, Error)>;
 
 impl<S, N, B, R> Service<Request<B>> for Protected<S, N>

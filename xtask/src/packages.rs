@@ -98,8 +98,7 @@ impl Archive {
         Ok(Self { distribution, keyring, architecture, mirrors, folder, fetched })
     }
 
-    /// Unpacks the packages and their dependencies into `root`. Tries the distribution's suites in
-    /// turn, until `check` succeeds.
+    /// Tries the distribution's suites in turn, until `check` succeeds.
     pub(crate) fn unpack(
         &mut self,
         packages: &[&str],

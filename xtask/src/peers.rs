@@ -1,5 +1,4 @@
-//! `cargo xtask peers`: builds the benchmarks' programs that use other lock libraries. A failed
-//! build isn't an error: the report shows the reason.
+//! A failed build isn't an error: the report shows the reason.
 
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;

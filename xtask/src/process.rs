@@ -109,8 +109,8 @@ pub(crate) struct Finished {
 const LINGER: Duration =
     if cfg!(test) { Duration::from_millis(200) } else { Duration::from_secs(5) };
 
-/// Runs `command` for at most `limit`, in the foreground, so that Ctrl-C ends it. Writes the output
-/// without colours to `target/xtask/NAME.log`, and calls `each` with each line.
+/// Runs `command` in the foreground, so that Ctrl-C ends it. Writes the output without colours to
+/// `target/xtask/NAME.log`, and calls `each` with each line.
 pub(crate) fn run(
     name: &str,
     command: Command,

@@ -40,7 +40,6 @@ impl Table {
         true
     }
 
-    /// Keeps the page's verdicts for newer servers that this run hasn't tested.
     fn keep_newer(&mut self, page: &str) {
         let kept = Self::of_page(page);
         if self.newer.is_empty() {

@@ -39,8 +39,7 @@ pub(crate) struct AcquireSteps<'a> {
     begun: BootInstant,
 }
 
-/// Acquires the lock or joins its queue. The key of a dropped call stays until its claim is
-/// released or overdue (`lease_tasks.rs`).
+/// The key of a dropped call stays until its claim is released or overdue (`lease_tasks.rs`).
 pub(crate) async fn acquire(
     shared: &Arc<Shared>,
     claim: &Claim,
@@ -116,8 +115,8 @@ impl<'a> AcquireSteps<'a> {
         }
     }
 
-    /// Reports that `owner` holds the lock. If `is_unsure`, an earlier request may still add the
-    /// claim's key, so the claim stays registered.
+    /// If `is_unsure`, an earlier request may still add the claim's key, so the claim stays
+    /// registered.
     pub(crate) fn reject_busy(&self, is_unsure: bool, owner: &Entry) -> Step {
         if !is_unsure {
             self.shared.forget(self.claim);
@@ -236,12 +235,8 @@ impl<'a> AcquireSteps<'a> {
     }
 
     /// Keeps the claim in the queue behind the entries `before`, to wait for the keys `blockers`.
-    /// Deletes its key instead if:
-    ///
-    /// - the claim doesn't wait,
-    /// - the first entry has another lock type, or
-    /// - an entry is the claim's own earlier key, on another lease: the claim would wait for
-    ///   itself.
+    /// Deletes its key instead if the claim doesn't wait, the first entry has another lock type, or
+    /// an entry is the claim's own earlier key on another lease, for which it would wait.
     pub(crate) async fn wait_or_leave(
         &self,
         Place { lease, key, created, .. }: &Place,

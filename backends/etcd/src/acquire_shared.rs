@@ -1,5 +1,3 @@
-//! Acquiring a lock as a reader or for permits.
-//!
 //! The client reads the queue. If the claim can be granted, the client adds its key unless another
 //! was added after the read. If the claim must wait, or after `JOINS` failed attempts, it adds the
 //! key unconditionally. So a claim that doesn't wait can delay others only after `JOINS` attempts.
@@ -211,7 +209,6 @@ mod tests {
         etcd.break_lock(&claim.name, target, BreakMode::RunOut, "me", "why").await.unwrap();
     }
 
-    /// The key of an unanswered request was broken, or the claim was ended.
     #[tokio::test(flavor = "multi_thread")]
     async fn put_of_a_reader_keeps_its_earlier_key_and_its_tombstone_on_etcd() {
         let (_server, etcd) = server_and_client().await;

@@ -41,8 +41,8 @@ pub(crate) enum ErrorClass {
     Unsure,
 }
 
-/// etcd's error messages, with Lockwright's class, kind and text. Without a kind, the request's
-/// `Effect` decides whether it may have had an effect.
+/// etcd's error messages. Without a kind, the request's `Effect` decides whether it may have had an
+/// effect.
 const REFUSALS: [(&str, ErrorClass, Option<ErrorKind>, &str); 19] = [
     (NO_LEASE, NoLease, Some(Unavailable), "the etcd lease expired during the request; retry"),
     ("permission denied", Refused, Some(Denied), NO_PERMISSION),

@@ -1,5 +1,3 @@
-//! Tasks that renew leases, and remove claims that their callers neither repeat nor renew in time.
-
 use std::sync::Arc;
 
 use tokio::task::JoinSet;

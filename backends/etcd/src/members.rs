@@ -322,7 +322,6 @@ impl Members {
         }
     }
 
-    /// Connects to the first member that responds, and tries `failed` last.
     async fn connect(&self, failed: Option<usize>) -> Result<Link, LinkError> {
         let begun = Instant::now();
         let mut trying = JoinSet::new();

@@ -151,7 +151,6 @@ async fn put_tombstone_on_lease(
                 return Err(failure);
             }
         };
-        // An earlier, unanswered copy of the request may have deleted the key.
         let is_done = (answered.succeeded && created > 0) || answered.was_unsure;
         let ended = if is_done { ReleaseOutcome::Released } else { ReleaseOutcome::NotHeld };
         if answered.succeeded {

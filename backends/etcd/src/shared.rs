@@ -232,8 +232,7 @@ impl Shared {
         }
     }
 
-    /// Extends the claim's registration. Returns false if the claim isn't registered or is being
-    /// removed.
+    /// Returns false if the claim isn't registered or is being removed.
     pub(crate) fn keep(&self, claim: &Claim, ends: BootInstant) -> bool {
         self.registry.extend_if(claim, ends, |place| !place.is_overdue)
     }

@@ -1,5 +1,3 @@
-//! The watch that wakes waiters and notifies holders of a loss.
-
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -22,8 +20,7 @@ const REFUSED_PAUSE: Duration = Duration::from_secs(5);
 const REASON_TIMEOUT: Duration = Duration::from_millis(500);
 
 impl Shared {
-    /// Marks a registered claim as held. Returns false if the claim isn't registered or is being
-    /// removed.
+    /// As [`Shared::keep`], for a claim that is held.
     pub(crate) fn hold(self: &Arc<Self>, claim: &Claim, place: Place, ends: BootInstant) -> bool {
         if !self.keep(claim, ends) {
             return false;
@@ -174,8 +171,7 @@ fn next_revision(response: &WatchResponse, next: Option<i64>) -> Option<i64> {
     Some(latest + 1)
 }
 
-/// Handles the watch's creation response. Returns false if a restored snapshot lacks the watch's
-/// revision.
+/// Returns false if a restored snapshot lacks the watch's revision.
 fn created(shared: &Shared, response: &WatchResponse, next: &mut Option<i64>) -> bool {
     let revision = response.header().map_or(0, |header| header.revision());
     let is_resumed = next.is_some();

@@ -39,9 +39,9 @@ pub(crate) async fn acquire(
     answer.map_err(|error| maybe_indeterminate(shared, claim, error))
 }
 
-/// Sends the claim in its registered session if that is open, otherwise in the session for its TTL.
-/// Stores the session in `used`, unless the claim is held: a hold ends with its session, so a retry
-/// can't help.
+/// Uses the claim's registered session if that is open, otherwise that for its TTL. Stores the
+/// session in `used`, unless the claim is held: a hold ends with its session, so a retry can't
+/// help.
 async fn attempt(
     shared: &Arc<Shared>,
     claim: &Claim,
@@ -402,7 +402,7 @@ impl Acquire<'_> {
         Ok(AcquireOutcome::Busy(Busy { retry_after: Some(Duration::ZERO), ..Busy::default() }))
     }
 
-    /// Registers the claim's node. Returns an error if the claim became overdue during the request.
+    /// Returns an error if the claim became overdue during the request.
     pub(crate) fn note(&self, own: &Node, is_held: bool) -> Result<()> {
         let (shared, claim) = (self.shared, self.claim);
         shared.saw_zxid(own.fence.get());
@@ -465,8 +465,7 @@ impl Acquire<'_> {
     }
 }
 
-/// Returns the fence: the id of the transaction that created the node, which increases in queue
-/// order.
+/// The id of the transaction that created the node increases in queue order.
 pub(crate) fn fence(stat: &zk::Stat) -> Result<Fence> {
     match u64::try_from(stat.czxid) {
         Ok(number) if (1..=Fence::MAX.get()).contains(&number) => Ok(Fence::new(number)),

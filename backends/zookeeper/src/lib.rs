@@ -88,10 +88,9 @@ use sessions::Sessions;
 use shared::Shared;
 use wakeup::{SLOW_POLL, Watches};
 
-/// Locks on a ZooKeeper ensemble.
+/// Locks on a ZooKeeper ensemble. After the value is dropped, unreleased holds end with their TTL.
 ///
-/// The value has one session per TTL, and one for reads. Each session has its own connection, and
-/// reconnects by itself. After the value is dropped, unreleased holds end with their TTL.
+/// The value has one session per TTL, and one for reads, each with its own connection.
 #[derive(Debug)]
 pub struct ZooKeeper {
     shared: Arc<Shared>,

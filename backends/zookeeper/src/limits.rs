@@ -1,5 +1,4 @@
-//! The session timeouts that the servers grant. Servers don't report them, so the client opens
-//! sessions.
+//! Servers don't report the session timeouts that they grant, so the client opens sessions.
 
 use std::time::Duration;
 

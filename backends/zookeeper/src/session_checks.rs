@@ -16,8 +16,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// Reconnected sessions whose new server may grant less than their timeout. One task checks the
-/// servers for all.
+/// Reconnected sessions whose new server may grant less than their timeout.
 #[derive(Debug, Default)]
 pub(crate) struct SuspectSessions {
     state: Mutex<State>,

@@ -1,5 +1,3 @@
-//! Reacts to a session's events: holds are at risk while it is disconnected, and lost when it ends.
-
 use std::sync::Arc;
 
 use lockwright_core::{Event, LockName, Reason, Token};

@@ -1,5 +1,3 @@
-//! The sessions of a client: one per TTL.
-
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

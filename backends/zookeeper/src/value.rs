@@ -1,5 +1,3 @@
-//! The data of a claim's node.
-
 use lockwright_core::{Claim, Fence, Holder, Identity, Mode, Token};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;

@@ -34,9 +34,8 @@ impl Watches {
     }
 }
 
-/// Watches the node at `path`, to wake the lock's waiters when it is removed. Without a watch,
-/// returns the time until the caller must retry: zero if the node doesn't exist, `POLL` if the
-/// session has no room for a watch.
+/// If there is no watch, returns the time until the caller must retry: zero if the node doesn't
+/// exist, `POLL` if the session has no room for a watch.
 pub(crate) async fn watch(
     shared: &Arc<Shared>,
     session: &Arc<Session>,

@@ -10,7 +10,7 @@ use crate::counted_by_callgrind as counted;
 
 pub(crate) struct Path {
     pub(crate) name: &'static str,
-    /// Prepares and runs the path. Returns the number of executions.
+    /// Returns the number of executions.
     pub(crate) prepare: fn(&Runtime) -> u64,
 }
 

@@ -57,7 +57,6 @@ pub(crate) trait Servers: Send {
         Ok(0)
     }
 
-    /// `proxied` is true if the schedule's clients need proxies.
     fn prepare(&mut self, proxied: bool) -> Result<()> {
         let _ = proxied;
         Ok(())
@@ -109,7 +108,6 @@ pub(crate) trait Servers: Send {
         Err("the server's clock can't be read".into())
     }
 
-    /// Returns open connections, and data that is left of locks with this prefix.
     fn leaks(&mut self, prefix: &str) -> Result<Vec<String>>;
 }
 

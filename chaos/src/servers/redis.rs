@@ -280,8 +280,6 @@ impl Admins {
     }
 }
 
-/// Returns the keys with `prefix`, except fences, tombstones, and those that expire within
-/// [`LONGEST_REST`].
 fn keys_left<'a>(
     servers: impl IntoIterator<Item = &'a Redis>,
     prefix: &str,

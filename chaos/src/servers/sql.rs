@@ -37,7 +37,7 @@ queries!(PgConnection, MySqlConnection, SqliteConnection);
 pub(super) trait Dialect: Queries {
     const SESSIONS: &'static str;
     const WAITING: &'static str;
-    /// The server's time in microseconds.
+    /// In microseconds.
     const CLOCK: &'static str;
     const LOCK_TABLE: &'static str;
     const LIMITS: [&'static str; 2];

@@ -87,7 +87,6 @@ fn settings(
     defaults.into_iter().map(setting).collect()
 }
 
-/// Returns the value, and whether an option or a variable has it.
 fn value_of(connection: &ConnectionOptions, key: &str) -> Option<(String, &'static str)> {
     let variable = OF_VARIABLES.contains(&key).then(|| variable_of(key))?;
     let value = option_or_variable(connection, &variable)?;

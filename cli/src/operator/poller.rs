@@ -30,8 +30,7 @@ impl<'l> Poller<'l> {
         Self { locks, what, pause: Duration::ZERO }
     }
 
-    /// Returns the held names after a pause. A failure of the server or the network is the inner
-    /// error, and makes the next pause longer.
+    /// A failure of the server or the network is the inner error, and makes the next pause longer.
     pub(super) async fn next(&mut self) -> Result<Result<Vec<Inspection>, Failure>, Failure> {
         sleep(self.pause).await;
         match self.locks.list(&self.what.prefix).await.map_err(Failure::from) {

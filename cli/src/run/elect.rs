@@ -1,5 +1,3 @@
-//! `lockwright elect`: `run` after `run`, until the command ends by itself.
-
 use std::time::{Duration, Instant};
 
 use serde_json::json;

@@ -48,8 +48,8 @@ impl Children {
         }
     }
 
-    /// Ends all descendants that aren't foreign. Returns `true` if `wait` confirms that no child is
-    /// left. If foreign ones are left, a constantly forking process may escape the scans.
+    /// Returns `true` if `wait` confirms that no child is left. If foreign ones are left, a
+    /// constantly forking process may escape the scans.
     pub(super) async fn end_all(&self, command: Option<Pid>) -> bool {
         let foreign = self.foreign.take();
         let mut retry_pause = FIRST_RETRY_PAUSE;

@@ -3,12 +3,10 @@ use std::fmt;
 use lockwright::fencing::Fenced;
 use lockwright::{Guard, Held, Mode, MultiGuard, Permit, Token};
 
-/// A lock, several locks, or permits, under which the command runs.
 pub(crate) trait RunHold: Held {
     fn parts(&self) -> Vec<NamedHold<'_>>;
 }
 
-/// The hold of one name.
 pub(crate) struct NamedHold<'a> {
     pub name: &'a str,
     pub token: Token,

@@ -111,7 +111,6 @@ fn prepare_and_run(
     })
 }
 
-/// A command, and the locks or permits that it needs.
 struct RunContext<'a> {
     output: Output,
     run: &'a Run,
@@ -163,7 +162,6 @@ impl RunContext<'_> {
         finish(self.output, self.run, guard, ended, since, signals).await
     }
 
-    /// Returns the hold of each name, in the order of the arguments.
     fn parts<'a>(&self, guard: &'a impl RunHold) -> Vec<NamedHold<'a>> {
         let part = |name| guard.parts().into_iter().find(|part| part.name == name);
         self.run.names().filter_map(part).collect()

@@ -122,7 +122,6 @@ pub(crate) fn become_if_held(
     Err(Failure::new(code, "not_executable", format!("{program}: {error}")))
 }
 
-/// Checks that an inner run may share the hold, as far as possible without the server.
 fn check(run: &Run, name: &str, outer: &Outer) -> Result<(), Failure> {
     let wanted = run.mode();
     if outer.mode != wanted {

@@ -98,7 +98,6 @@ fn held_by(seen: &Inspection) -> Option<String> {
     Some(format!("held by {}{left}{others}", holder_name(holder)))
 }
 
-/// Reports the lock's holders, unless the server takes too long to return them.
 pub(crate) async fn report_given_up(event: &str, output: Output, run: &Run, locks: &Locks) {
     if run.request.quiet && !output.is_json() {
         return;

@@ -81,7 +81,7 @@ impl Etcd {
         Ok(())
     }
 
-    /// Appends a learner to [`Etcd::members`], and returns its index. etcd accepts only one.
+    /// etcd accepts only one learner.
     pub fn add_learner(&mut self) -> Result<usize> {
         let (name, ports) = (format!("member-{}", self.members.len()), Ports::find());
         let mut initial = self.members[0].initial.clone();

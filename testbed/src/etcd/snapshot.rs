@@ -17,7 +17,7 @@ impl Snapshot {
 }
 
 impl Etcd {
-    /// Saves the state of the leader; without one, of the first member.
+    /// Without a leader, saves the state of the first member.
     pub fn snapshot(&self) -> Result<Snapshot> {
         let snapshot = Snapshot(folder::temporary("etcd-snapshot", None)?);
         let member = &self.members[self.leader().unwrap_or(0)];

@@ -1,5 +1,3 @@
-//! Access to a Redis server or a Sentinel, by a unix socket and with all rights.
-
 use std::path::PathBuf;
 use std::time::Duration;
 

@@ -20,7 +20,6 @@ pub struct Options {
     without_default_user: bool,
     pub(super) tls: Tls,
     pub(super) cluster: Option<Duration>,
-    /// True if Sentinels or Cluster nodes set the server's role.
     pub(super) is_told_its_role: bool,
 }
 

@@ -67,7 +67,7 @@ pub(super) fn data(folder: &Path) -> PathBuf {
     folder.join("data")
 }
 
-/// Writes a member's files. `hosts` maps the other members' names to addresses.
+/// `hosts` maps the other members' names to addresses.
 pub(super) fn prepare(
     folder: &Path,
     number: usize,

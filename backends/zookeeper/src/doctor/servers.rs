@@ -29,7 +29,7 @@ pub(super) fn look_at(server: &Server) -> Vec<Finding> {
     }
 }
 
-/// Reports that the servers' states are unknown: four-letter commands don't work over TLS.
+/// Four-letter commands don't work over TLS.
 pub(super) fn unseen(shared: &Shared) -> Finding {
     finding::note(
         "zookeeper-not-looked-at",

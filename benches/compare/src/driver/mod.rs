@@ -28,7 +28,6 @@ pub struct Plan {
     pub rounds: usize,
     /// Measures for a moment, only to check that everything works.
     pub smoke: bool,
-    /// The baseline, the current build, and perhaps an earlier build.
     pub ours: Vec<(Kind, Vec<String>)>,
     pub peers: Vec<Vec<String>>,
     pub missing: Vec<Missing>,
@@ -45,9 +44,6 @@ impl Plan {
 }
 
 /// `so_far` gets the results after each backend.
-///
-/// # Errors
-/// If Lockwright's own programs can't be started.
 pub fn run(
     plan: &Plan,
     mut so_far: impl FnMut(&Results) -> servers::Result<()>,

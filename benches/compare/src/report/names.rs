@@ -72,7 +72,6 @@ pub(super) fn count(value: f64) -> String {
     scaled(value, 1000.0, &["", "k", "M", "G"])
 }
 
-/// Formats `100 waiters`, `1 process`.
 pub(super) fn many(number: u64, of: &str) -> String {
     let one = of.strip_suffix("es").filter(|one| one.ends_with("ss")).or(of.strip_suffix('s'));
     let of = one.filter(|_| number == 1).unwrap_or(of);

@@ -99,8 +99,7 @@ pub fn differ(old: &[f64], new: &[f64]) -> bool {
     mann_whitney(old, new) <= 1.0 - CERTAINTY || (rounds < 5 && are_apart)
 }
 
-/// Returns the probability of at least this difference by chance: the exact two-sided Mann-Whitney
-/// test, with mid-ranks.
+/// Returns the p-value of the exact two-sided Mann-Whitney test, with mid-ranks.
 pub fn mann_whitney(one: &[f64], other: &[f64]) -> f64 {
     let (one, other) = (&one[..one.len().min(ENOUGH)], &other[..other.len().min(ENOUGH)]);
     let all = sorted(&[one, other].concat());

@@ -19,7 +19,7 @@ pub(super) fn three() -> Result<Servers> {
 }
 
 impl Counts for Etcd {
-    /// Counts requests, including keep-alives and new watches.
+    /// Includes keep-alives and new watches.
     fn served(&self) -> Result<Option<u64>> {
         received(self, "").map(Some)
     }

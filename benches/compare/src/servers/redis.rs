@@ -51,7 +51,7 @@ fn start<T: Debug + Send + 'static>(
 }
 
 impl<T: Debug + Send> Counts for Counted<T> {
-    /// Counts commands, except `INFO` (this query) and the commands of replicas.
+    /// Excludes `INFO` (this query) and the commands of replicas.
     fn served(&self) -> Result<Option<u64>> {
         let others = ["cmdstat_info", "cmdstat_replconf", "cmdstat_psync"];
         self.calls(|command| !others.contains(&command)).map(Some)

@@ -15,9 +15,9 @@ use crate::exit;
 
 pub(crate) const NO_FOREGROUND: &str = "-";
 
-/// `args` are the supervisor's process id, the process group that has the foreground (or
-/// [`NO_FOREGROUND`]), the latest instant of the command's start (nanoseconds of the boot clock),
-/// and the command.
+/// `args` are the supervisor's process id, the process group in the foreground (or
+/// [`NO_FOREGROUND`]), the latest start of the command (nanoseconds of the boot clock), and the
+/// command.
 pub(crate) fn main(mut args: ArgsOs) -> ExitCode {
     let mut text = || args.next().and_then(|text| text.into_string().ok());
     let pid = |text: String| text.parse().ok().and_then(Pid::from_raw);

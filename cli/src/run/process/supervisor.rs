@@ -275,8 +275,8 @@ impl Supervisor {
         self.report(Report::NotSuspended);
     }
 
-    /// Gives CMD the terminal if CMD waits for it. The supervisor polls the foreground, because a
-    /// shell's `fg` sends no signal to a running job.
+    /// The supervisor polls the foreground, because a shell's `fg` sends no signal to a running
+    /// job.
     fn give_terminal(&mut self) {
         if self.waits_for_terminal
             && (self.terminal.hand_over(self.run_group, self.command)

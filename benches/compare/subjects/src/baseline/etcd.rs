@@ -93,7 +93,6 @@ impl Library for Etcd {
         }
     }
 
-    /// Creates a key, which holds the lock once all earlier keys are gone.
     async fn lock(&self, name: &str, ttl: Duration) -> Result<Box<str>> {
         let options = PutOptions::new().with_lease(self.lease(ttl).await?);
         let queues = self.queues().await?;

@@ -96,7 +96,6 @@ impl Server {
         Ok(())
     }
 
-    /// Creates the only element of a name's list, unless the name has a lease.
     async fn make_turn(&self, name: &str, list: &str) -> Result<()> {
         let mut connection = self.connection.clone();
         if cmd("EXISTS").arg(key(name)).query_async(&mut connection).await? {

@@ -22,7 +22,6 @@ pub(super) fn look_at(pid: Pid) -> Option<Entry> {
     ps(&["-p", &pid.as_raw_nonzero().to_string()]).ok()?.pop().map(|(entry, _)| entry)
 }
 
-/// Returns the real, effective and saved user.
 pub(super) fn users(pid: Pid) -> Option<[u32; 3]> {
     ps(&["-p", &pid.as_raw_nonzero().to_string()]).ok()?.pop().map(|(_, users)| users)
 }
@@ -33,7 +32,6 @@ pub(super) fn send(process: Process, signal: Signal) -> Result<(), Errno> {
     kill_process(process.pid, signal)
 }
 
-/// Returns the processes and their users, without `ps` itself.
 fn ps(which: &[&str]) -> io::Result<Vec<(Entry, [u32; 3])>> {
     const COLUMNS: [&str; 8] =
         ["pid=", "ppid=", "pgid=", "ruid=", "uid=", "svuid=", "stat=", "lstart="];

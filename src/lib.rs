@@ -18,25 +18,25 @@
 //!
 //! # Features
 //!
-//! The defaults are `memory` and `sqlite`.
+//! The defaults are `memory` and `sqlite`. Each feature, with its URLs:
 //!
-//! | feature | URL |
-//! |---|---|
-//! | `memory` | `memory:` |
-//! | `sqlite` | `sqlite:PATH` |
-//! | `postgres` | `postgres://USER:PASSWORD@HOST/DATABASE` |
-//! | `mysql` | `mysql://USER:PASSWORD@HOST/DATABASE` |
-//! | `redis` | `redis://HOST`, `redis+unix:///SOCKET`, `redis+sentinel://S1,S2,S3/MASTER`, `redis+cluster://HOST,HOST`; `valkey:` too |
-//! | `redlock` | `redlock:redis://A,redis://B,redis://C` |
-//! | `etcd` | `etcd:http://A:2379,http://B:2379,http://C:2379` |
-//! | `zookeeper` | `zookeeper:A:2181,B:2181,C:2181/CHROOT` |
-//! | `zookeeper-tls` | `zookeeper+tls:A:2281,B:2281,C:2281/CHROOT?ca=FILE` |
-//! | `tls` | `rediss://HOST`, `etcd:https://…`, `postgres://…?sslmode=verify-full`, `mysql://…?ssl-mode=VERIFY_IDENTITY` |
-//! | `blocking` | none: it adds the module `blocking`, for programs without tokio |
-//! | `config-file` | none: it adds `Config::load`, which reads a file and the environment |
-//! | `metrics` | none: it exports [metrics](crate::Request::group) through the crate `metrics` |
-//! | `tracing-spans` | none: it adds spans of the crate `tracing` |
-//! | `portable` | the default backends of the command-line tool |
+//! - `memory`: `memory:`
+//! - `sqlite`: `sqlite:PATH`
+//! - `postgres`: `postgres://USER:PASSWORD@HOST/DATABASE`
+//! - `mysql`: `mysql://USER:PASSWORD@HOST/DATABASE`
+//! - `redis`: `redis://HOST`, `redis+unix:///SOCKET`, `redis+sentinel://S1,S2,S3/MASTER`,
+//!   `redis+cluster://HOST,HOST`; `valkey:` too
+//! - `redlock`: `redlock:redis://A,redis://B,redis://C`
+//! - `etcd`: `etcd:http://A:2379,http://B:2379,http://C:2379`
+//! - `zookeeper`: `zookeeper:A:2181,B:2181,C:2181/CHROOT`
+//! - `zookeeper-tls`: `zookeeper+tls:A:2281,B:2281,C:2281/CHROOT?ca=FILE`
+//! - `tls`: `rediss://HOST`, `etcd:https://…`, `postgres://…?sslmode=verify-full`,
+//!   `mysql://…?ssl-mode=VERIFY_IDENTITY`
+//! - `blocking`: adds the module `blocking`, for programs without tokio
+//! - `config-file`: adds `Config::load`, which reads a file and the environment
+//! - `metrics`: exports [metrics](crate::Request::group) through the crate `metrics`
+//! - `tracing-spans`: adds spans of the crate `tracing`
+//! - `portable`: the default backends of the command-line tool
 //!
 //! The README has more about each backend.
 #![forbid(unsafe_code)]

@@ -1,7 +1,6 @@
 //! Random faults on real servers: `cargo xtask chaos`.
 //!
-//! A *schedule* is one seed's plan on one configuration: the workload of several client processes,
-//! and one to three faults. A *lane* is a process that runs schedules on its own servers.
+//! See `docs/src/chaos.md`. A *lane* is a process that runs schedules on its own servers.
 #![forbid(unsafe_code)]
 
 mod client;

@@ -17,7 +17,6 @@ const ADMIN: &str = "root";
 const ADMIN_PASSWORD: &str = "testbed-of-lockwright";
 
 const USER: &str = "lockwright";
-/// Unique, so that tests can search logs for it.
 const PASSWORD: &str = "not-for-logs-7391";
 
 /// Options, by default without syncs to disk.

@@ -20,11 +20,11 @@ use crate::service::{Outcome, Protected, Rule};
 /// outlive the handler's future, as with `spawn_blocking`, move the `Arc` into it: the next request
 /// enters only after the last clone is dropped.
 ///
-/// | status | reason |
-/// |---|---|
-/// | 400 | the header is unreadable or has another lock's name, or the name is invalid |
-/// | 412 | a request with a larger fence was accepted before |
-/// | 428 | the header is missing |
+/// The layer's own responses:
+///
+/// - 400: the header is unreadable or has another lock's name, or the name is invalid
+/// - 412: a request with a larger fence was accepted before
+/// - 428: the header is missing
 #[derive(Debug, Clone)]
 pub struct FenceLayer<N> {
     gate: Gate,

@@ -56,11 +56,10 @@ pub trait Responses: Clone + Send + Sync + 'static {
 /// status from 500, or if the process ended, the lock was lost or [`Responses`] failed before the
 /// response was stored. To exclude that, store the key in the transaction of the work.
 ///
-/// | status | reason |
-/// |---|---|
-/// | 400, 409, 500, 503 | as for [`LockLayer`](crate::LockLayer) |
-/// | 500 | the service's response body failed |
-/// | 503 | [`Responses::get`] failed |
+/// The layer's own responses are those of [`LockLayer`](crate::LockLayer), and:
+///
+/// - 500: the service's response body failed
+/// - 503: [`Responses::get`] failed
 #[derive(Debug, Clone)]
 pub struct IdempotencyLayer<R, K> {
     locks: Locks,

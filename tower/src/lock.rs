@@ -14,12 +14,12 @@ use crate::service::{Outcome, Protected, Rule};
 /// streamed afterwards. If the hold is lost, the inner future is dropped before the deadline, as by
 /// [`Guard::run`](lockwright_core::Guard::run). Only the fence stops a write already sent.
 ///
-/// | status | reason |
-/// |---|---|
-/// | 400 | the name is invalid |
-/// | 409 | another request or client held the lock until the wait limit |
-/// | 500 | another error: access is denied, or the name is in use as another lock type |
-/// | 503 | the server didn't answer, the hold was lost, or the client was closed |
+/// The layer's own responses:
+///
+/// - 400: the name is invalid
+/// - 409: another request or client held the lock until the wait limit
+/// - 500: another error: access is denied, or the name is in use as another lock type
+/// - 503: the server didn't answer, the hold was lost, or the client was closed
 ///
 /// After 503, the inner service may have done its work or a part of it. If the release fails for
 /// another reason than a loss, the client repeats it in the background, and the inner service's

@@ -1,5 +1,5 @@
-//! Selects failed tests to retry. A test that only *timed out* runs once more, alone: a shared
-//! machine may stall for seconds. A test with a *wrong* result isn't retried.
+//! Selects failed tests to retry: see "Late tests" in `CONTRIBUTING.md`. A shared machine may stall
+//! for seconds.
 
 use crate::libtest::{PANICKED, Suite};
 

@@ -9,8 +9,8 @@
 //! lived when the first request was sent. A tick after the *sending* is too early: a suspended
 //! follower forwards both requests before it reports sessions.
 //!
-//! A quorum must commit both requests, because a replaced leader answers `sync` without one for
-//! some ticks. So each request deletes a missing node, which needs a commit.
+//! Each request deletes a missing node, which needs a quorum's commit: a replaced leader answers
+//! `sync` without one for some ticks.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -56,8 +56,7 @@ fn encode(name: &str) -> String {
 }
 
 /// Returns the claim's node without the sequence number. As in Curator, it contains the token, to
-/// find the node after a lost response. A mark follows: `r` for a reader, `p2of3` for two of three
-/// permits.
+/// find the node after a lost response. A [mark](queue_admission::mark) follows.
 pub(crate) fn node(claim: &Claim) -> String {
     let mut node = named(claim.token);
     if let Some(mark) = queue_admission::mark(claim.mode) {

@@ -1,6 +1,4 @@
-//! Detection of servers that shorten a session's timeout.
-//!
-//! A server to which a session moves may reduce the timeout to its own limit, which the client
+//! Detection of servers that shorten the timeout of a session that moves to them, which the client
 //! library doesn't report. So after each reconnect, the client opens other sessions to find out the
 //! servers' limits. If the connection breaks during this check, all servers must be checked: any
 //! may have shortened the timeout.

@@ -1,5 +1,5 @@
-//! The client's hot paths. `cargo xtask cost` runs this program under callgrind, which counts
-//! instructions only inside [`counted_by_callgrind`].
+//! The client's hot paths: see `benches/README.md`. Callgrind counts instructions only inside
+//! [`counted_by_callgrind`].
 //!
 //! The first line of the output has `vectors`, a tab and the processor's vector extension, by which
 //! libraries select code. Each later line has a path, a tab and the number of executions.

@@ -1,7 +1,5 @@
-//! `lockwright run` inside the command of an outer `lockwright run` for the same name.
-//!
-//! The inner run verifies the outer run's hold, and then becomes its command by `exec`. After a
-//! loss, the outer run ends all descendants, including this command.
+//! A run in a run: see `docs/src/cli.md`. The inner run verifies the outer run's hold, and then
+//! becomes its command by `exec`.
 
 use std::fmt::Display;
 use std::os::unix::process::CommandExt;

@@ -21,16 +21,8 @@
 
 use crate::{Mode, Token};
 
-/// Returns a mode as text, for the name of a claim's key or node; `None` for an exclusive claim.
-///
-/// ```
-/// use lockwright_core::{Mode, Token, backend_util::queue_admission};
-///
-/// let mode = Mode::Permits { count: 2, of: 3 };
-/// assert_eq!(queue_admission::mark(mode).as_deref(), Some("p2of3"));
-/// assert_eq!(queue_admission::marked("p2of3"), Some(mode));
-/// assert_eq!(queue_admission::mark(Mode::Exclusive), None);
-/// ```
+/// Returns a mode as text, for the name of a claim's key or node: `r` for a reader, `p2of3` for two
+/// of three permits; `None` for an exclusive claim.
 pub fn mark(mode: Mode) -> Option<String> {
     match mode {
         Mode::Exclusive => None,

@@ -10,9 +10,8 @@ use crate::history::hold::Hold;
 use crate::history::run::Run;
 use crate::history::violation::Violation;
 
-/// The height of a hold's lane in pixels.
+/// Heights in pixels.
 const LANE: f64 = 26.0;
-/// The same for a fault or violation.
 const BAND: f64 = 20.0;
 const BAR: f64 = 16.0;
 

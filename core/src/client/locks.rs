@@ -11,16 +11,6 @@ use super::acquire::admitted;
 use super::{Shared, ticket};
 
 /// A client. All clones are the same client. Guards stay valid after the last clone is dropped.
-///
-/// ```
-/// # use lockwright_core::{DistributedLock, Locks, Result};
-/// # async fn example(backend: impl DistributedLock) -> Result<()> {
-/// let locks = Locks::new(backend)?;
-/// let guard = locks.mutex("orders/42").acquire().await?;
-/// println!("fence {}", guard.fence());
-/// guard.release().await
-/// # }
-/// ```
 #[derive(Debug, Clone)]
 pub struct Locks(pub(super) Arc<Shared>);
 

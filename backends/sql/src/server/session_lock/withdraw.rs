@@ -15,7 +15,7 @@ pub(super) async fn from_wait<S: Server>(
     session: SessionId,
     mut locking: Pin<&mut impl Future<Output = Result<Locked>>>,
 ) -> bool {
-    // A cancellation before the statement has no effect.
+    // The first cancellation may arrive before the statement, and then has no effect.
     for _ in 0..2 {
         let cancelling = async {
             let cancelling = Box::pin(server.cancel(session));

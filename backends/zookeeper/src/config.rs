@@ -119,8 +119,8 @@ impl Config {
 
     /// Sets the driver's connector, such as the one with which the program connects.
     ///
-    /// Its logins, SASL and TLS options apply to each session, so the URL must have none: it begins
-    /// with `zookeeper:`. Lockwright replaces the connector's timeouts and server version, and
+    /// Its logins, SASL and TLS options apply to each session, so the URL must have none:
+    /// `zookeeper:HOST:PORT,…`. Lockwright replaces the connector's timeouts and server version, and
     /// allows no read-only servers. The connector must not have an existing session, and be neither
     /// detached nor eager to fail.
     ///

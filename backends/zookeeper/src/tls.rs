@@ -3,7 +3,6 @@ use lockwright_core::backend_util::tls::{self, Files};
 use zookeeper_client as zk;
 
 use crate::config::Config;
-#[cfg(feature = "tls")]
 use crate::errors::invalid;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,7 +65,10 @@ pub(crate) fn secured(connector: zk::Connector, config: &Config) -> Result<zk::C
 }
 
 #[cfg(not(feature = "tls"))]
-pub(crate) fn secured(connector: zk::Connector, _: &Config) -> Result<zk::Connector> {
+pub(crate) fn secured(connector: zk::Connector, config: &Config) -> Result<zk::Connector> {
+    if config.uses_tls() {
+        return Err(invalid(tls::not_in_this_build("zookeeper-tls")));
+    }
     Ok(connector)
 }
 

@@ -12,7 +12,7 @@ ON DUPLICATE KEY UPDATE
     tombstones = RIGHT(CONCAT({lease}.tombstones, ' ', VALUES(tombstones)), 16 * 33),
     updated = VALUES(updated);
 
-UPDATE {lease} SET token = NULL
+UPDATE {lease} SET token = NULL, updated = {now}
 WHERE name = :name AND token = :token AND expires > {now};
 
 SELECT ROW_COUNT() > 0;

@@ -60,7 +60,7 @@ fn parse(line: &str) -> Option<(Entry, [u32; 3])> {
     Some((Entry { process, parent, ended }, users))
 }
 
-#[cfg(test)]
+#[cfg(all(test, target_os = "linux"))]
 mod tests {
     use rustix::process::{WaitId, WaitIdOptions, waitid};
 

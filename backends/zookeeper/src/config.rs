@@ -201,7 +201,11 @@ impl Config {
     }
 
     pub(crate) fn uses_tls(&self) -> bool {
-        let has_tls = |settings: String| settings.contains("tls: Some(");
+        // Unknown counts as TLS.
+        let has_tls = |settings: String| match cfg!(feature = "tls") {
+            true => !settings.contains("tls: None"),
+            false => settings.contains("tls: Some("),
+        };
         self.contents.tls.is_some() || self.connector_settings().is_some_and(has_tls)
     }
 
@@ -221,5 +225,16 @@ impl fmt::Debug for Config {
             .field("response_timeout", &self.response_timeout)
             .field("connect_timeout", &self.connect_timeout)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connector_without_tls_is_recognised() {
+        let connector = zookeeper_client::Client::connector();
+        assert!(!Config::new("zookeeper:a").unwrap().connector(connector).uses_tls());
     }
 }

@@ -37,7 +37,7 @@ impl Round {
                      again; use a new request",
                 ));
             }
-            // Without a reported holder, votes only came too late, and the name may be free.
+            // If no node reported a holder, votes only came late, and the name may be free.
             if no > 0 {
                 return Ok(AcquireOutcome::Busy(self.busy(yes)));
             }

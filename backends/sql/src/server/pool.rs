@@ -350,8 +350,8 @@ impl<D: Dialect> Pool<D> {
         }
     }
 
-    /// Closes the generation's connections, unless the server is just slow: a request was answered
-    /// in the second half of the time since the failed one was `sent`.
+    /// Closes the generation's connections after a failed request, unless the server is just slow:
+    /// it answered another in the second half of the time since `sent`.
     fn forget(&self, generation: u64, sent: Option<Instant>, runtime: &Handle) {
         let dead = {
             let mut idle = lock(&self.idle);

@@ -9,8 +9,8 @@ use crate::server::errors::{not_connected, not_connected_in};
 use crate::server::session_lock::{Permit, Session, Sessions};
 use crate::server::{Dialect, Row, Use};
 
-/// Rejects a pooler that uses the first connection's session for a transaction on the second, or
-/// switches the first connection to another session.
+/// Opens two connections. Rejects a pooler that runs the second's transaction in the first's
+/// session, or moves the first to another session.
 pub(crate) async fn check(sessions: &Arc<Sessions<Postgresql>>) -> Result<()> {
     const PROCESS: &str = "SELECT pg_backend_pid()::bigint";
 
